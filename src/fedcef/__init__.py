@@ -1,0 +1,3 @@
+"""fedcef: composite federated learning over a narrow network."""
+
+__version__ = "0.1.0"

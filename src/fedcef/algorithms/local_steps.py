@@ -1,0 +1,29 @@
+"""The local steps that the methods share."""
+
+from __future__ import annotations
+
+import torch
+
+from fedcef.algorithm import Oracle, Vector
+from fedcef.regularizers import Regularizer
+
+
+def corrected_steps(
+    z: Vector, correction: Vector, oracle: Oracle, regularizer: Regularizer, local_lr: float, local_steps: int
+) -> tuple[Vector, Vector]:
+    """K gradient steps with a constant correction and decoupled, cumulative proximal steps.
+
+        x̂ = x = z;   for k = 0..K-1:   x̂ ← x̂ - α (g(x) + correction);   x ← prox_{(k+1)αh}(x̂)
+
+    Returns x̂ after K steps and the mean of the K gradients, which is added up directly: recovering it from
+    x̂ would lose digits.  The last proximal point is nobody's argument, so it is not computed.
+    """
+    x = z
+    g = g_sum = oracle(x, 0)
+    x_hat = torch.sub(z, g + correction, alpha=local_lr)
+    for k in range(1, local_steps):
+        x = regularizer.prox(x_hat, k * local_lr)
+        g = oracle(x, k)
+        g_sum = g_sum + g
+        x_hat = torch.sub(x_hat, g + correction, alpha=local_lr)
+    return x_hat, g_sum / local_steps

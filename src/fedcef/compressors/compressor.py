@@ -1,0 +1,37 @@
+"""The interface of a compressor C."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedcef.layout import Layout
+from fedcef.rng import Key
+from fedcef.wire import Dense, Payload
+
+
+class Compressor(ABC):
+    @abstractmethod
+    def compress(self, x: Tensor, key: Key) -> Payload:
+        """What is sent for x, (..., p); its decoded value is C(x)."""
+
+    @abstractmethod
+    def contraction(self, dim: int) -> float | None:
+        """q² of E|C(x) - x|² <= q²|x|² for every x of this length; None if there is none below 1."""
+
+    def fit(self, layout: Layout) -> Compressor:
+        """The compressor for vectors of this layout; most do not care."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Identity(Compressor):
+    """C(x) = x: nothing is compressed."""
+
+    def compress(self, x: Tensor, key: Key) -> Payload:
+        return Dense(x)
+
+    def contraction(self, dim: int) -> float:
+        return 0.0

@@ -1,0 +1,30 @@
+"""Errors that a user can cause or must hear of: one sentence saying what is wrong and what to do.
+
+The command line prints the sentence and leaves with `exit_code`; no traceback.
+"""
+
+
+class FedcefError(Exception):
+    exit_code = 2
+
+
+class ConfigError(FedcefError):
+    """A setting is unknown, out of range or does not fit another one."""
+
+
+class DataError(FedcefError):
+    """A data set is missing, incomplete or not what it should be."""
+
+
+class ProblemError(FedcefError):
+    """A model or a client's data cannot be trained as given."""
+
+
+class RunError(FedcefError):
+    """A run folder cannot be written, read or continued."""
+
+
+class DivergedError(FedcefError):
+    """The iterates stopped being finite numbers."""
+
+    exit_code = 3

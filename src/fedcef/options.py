@@ -1,0 +1,67 @@
+"""From names and options to objects: the border at which settings are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedcef.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, Any], **given: Any) -> T:
+    """The registered dataclass that options["name"] names, with its other options checked field by field.
+
+    `given` are fields that come from elsewhere and are no options of this section.
+    """
+    kind = registry[choose(f"{section}.name", options.get("name"), registry)]
+    own = [f.name for f in fields(kind) if f.name not in given]  # type: ignore[arg-type]
+    for key in options:
+        if key not in ["name", *own]:
+            allowed = dict.fromkeys(["name", *own])
+            raise ConfigError(unknown_key(f"{section}.{key}", [f"{section}.{name}" for name in allowed]))
+    values = {key: value for key, value in options.items() if key in own}
+    hints = get_type_hints(kind, include_extras=True)
+    checked = {key: check(f"{section}.{key}", hints[key], value) for key, value in values.items()}
+    return kind(**checked, **given)
+
+
+def check(key: str, kind: Any, value: Any) -> Any:
+    """The value as the given type, or an error that says what the key allows."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(explain(error, key)) from None
+
+
+def choose(key: str, name: Any, allowed: Iterable[str]) -> str:
+    """The name if it is one of the allowed ones."""
+    allowed = list(allowed)
+    if name not in allowed:
+        raise ConfigError(f"{key} is {name!r}; it must be one of {', '.join(allowed)}.{_suggest(str(name), allowed)}")
+    return str(name)
+
+
+def unknown_key(key: str, allowed: Iterable[str]) -> str:
+    allowed = list(allowed)
+    return f"There is no setting {key}; there are {', '.join(allowed)}.{_suggest(key, allowed)}"
+
+
+def explain(error: ValidationError, key: str = "") -> str:
+    """The first thing that pydantic found wrong, as a sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in ([key] if key else []) + list(first["loc"]))
+    message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"The setting {where} is missing."
+    return f"{where} is {first['input']!r}; it must be {message}."
+
+
+def _suggest(word: str, allowed: list[str]) -> str:
+    close = get_close_matches(word, allowed, n=1)
+    return f"  Did you mean {close[0]}?" if close else ""

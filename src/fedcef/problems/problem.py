@@ -1,0 +1,188 @@
+"""A problem: a model, a loss, every client's data, a regulariser and a start point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Sized
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedcef.errors import ProblemError
+from fedcef.layout import Layout
+from fedcef.regularizers import Regularizer, Zero
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""loss(outputs, targets): the mean over the batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs and targets of equally many samples."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def to(self, device: torch.device | str) -> Samples:
+        return Samples(self.inputs.to(device), self.targets.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """min over x of the mean over clients of f_i(x), plus h(x); f_i is the mean loss on client i's samples.
+
+    All clients' samples lie in one table; client i holds rows starts[i] .. starts[i] + sizes[i].
+    """
+
+    model: nn.Module
+    loss: Loss
+    train: Samples
+    starts: Tensor  # (N,) int64
+    sizes: Tensor  # (N,) int64
+    test: Samples | None
+    regularizer: Regularizer
+    layout: Layout
+    z0: Tensor  # (p,)
+    truth: Tensor | None = None  # (p,): the parameters that made the data, where they are known
+
+    @classmethod
+    def build(
+        cls,
+        model: nn.Module,
+        loss: Loss,
+        clients: Sequence[Any],
+        test: Any = None,
+        regularizer: Regularizer | None = None,
+    ) -> Problem:
+        """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
+
+        The start point is the module's parameters as they are.
+        """
+        parameters = _parameters(model)
+        if not clients:
+            raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
+        shards = [_samples(data, f"client {i}") for i, data in enumerate(clients)]
+        sizes = torch.tensor([len(shard) for shard in shards])
+        pooled = Samples(torch.cat([s.inputs for s in shards]), torch.cat([s.targets for s in shards]))
+        layout = Layout.of(parameters)
+        problem = cls(
+            model=model,
+            loss=loss,
+            train=pooled,
+            starts=sizes.cumsum(0) - sizes,
+            sizes=sizes,
+            test=None if test is None else _samples(test, "the test set"),
+            regularizer=regularizer if regularizer is not None else Zero(),
+            layout=layout,
+            z0=layout.flatten(parameters).detach().clone(),
+        )
+        problem._try_one_batch()
+        return problem
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def dim(self) -> int:
+        """p, the number of parameters."""
+        return self.layout.size
+
+    @property
+    def classifies(self) -> bool:
+        """Whether targets are class numbers, so that there is an accuracy."""
+        return not self.train.targets.is_floating_point()
+
+    def client_samples(self, client: int, count: int | None = None) -> Samples:
+        """A client's samples, or the first `count` of them."""
+        start, size = int(self.starts[client]), int(self.sizes[client])
+        rows = slice(start, start + (size if count is None else min(size, count)))
+        return Samples(self.train.inputs[rows], self.train.targets[rows])
+
+    def outputs(self, model: nn.Module, x: Tensor, inputs: Tensor) -> Tensor:
+        """The model's outputs with the parameters x, (p,)."""
+        return functional_call(model, self.layout.unflatten(x), (inputs,))  # type: ignore[no-any-return]
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
+        """The same problem on another device, or computed in another floating type."""
+
+        def move(t: Tensor) -> Tensor:
+            return t.to(device, dtype if t.is_floating_point() else None)
+
+        return replace(
+            self,
+            model=deepcopy(self.model).to(device, dtype),
+            train=Samples(move(self.train.inputs), move(self.train.targets)),
+            test=None if self.test is None else Samples(move(self.test.inputs), move(self.test.targets)),
+            starts=self.starts.to(device),
+            sizes=self.sizes.to(device),
+            z0=move(self.z0),
+            truth=None if self.truth is None else move(self.truth),
+        )
+
+    def _try_one_batch(self) -> None:
+        """Fail here, with a sentence, rather than in the middle of a run."""
+        batch = self.client_samples(0, 2)
+        try:
+            value = self.loss(self.outputs(self.model, self.z0, batch.inputs), batch.targets)
+        except Exception as error:
+            raise ProblemError(
+                f"The model or the loss cannot take a batch of client 0 (inputs {tuple(batch.inputs.shape)} "
+                f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"
+            ) from error
+        if value.ndim != 0:
+            raise ProblemError(
+                f"The loss must return one number, the mean over the batch; it returned shape {tuple(value.shape)}."
+            )
+
+
+def _parameters(model: nn.Module) -> dict[str, Tensor]:
+    """The trainable parameters; a module that carries more than those is refused."""
+    buffers = [name for name, _ in model.named_buffers()]
+    if buffers:
+        raise ProblemError(
+            f"The model has buffers that are not parameters ({', '.join(buffers[:3])}{', …' if buffers[3:] else ''}); "
+            "they would neither be averaged nor sent.  Replace batch normalisation by nn.GroupNorm, or build it "
+            "with track_running_stats=False."
+        )
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    if frozen:
+        raise ProblemError(f"The parameter {frozen[0]} is frozen (requires_grad=False); make it trainable or a constant.")
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    if not parameters:
+        raise ProblemError("The model has no parameters to train.")
+    kinds = {p.dtype for p in parameters.values()}
+    if len(kinds) > 1 or kinds & {torch.float16, torch.bfloat16}:
+        raise ProblemError(f"The parameters must all be float32 or all float64; found {sorted(map(str, kinds))}.")
+    return parameters
+
+
+def _samples(data: Any, whose: str) -> Samples:
+    """A pair of tensors, or a map-style data set of (input, target) pairs, as one table."""
+    if isinstance(data, Samples):
+        samples = data
+    elif isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data):
+        samples = Samples(*data)
+    elif isinstance(data, Sized) and hasattr(data, "__getitem__"):
+        rows = [data[i] for i in range(len(data))]
+        samples = Samples(
+            torch.stack([torch.as_tensor(row[0]) for row in rows]), torch.stack([torch.as_tensor(row[1]) for row in rows])
+        ) if rows else Samples(torch.empty(0), torch.empty(0))
+    else:
+        raise ProblemError(
+            f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "
+            f"not {type(data).__name__}."
+        )
+    if len(samples.inputs) != len(samples.targets):
+        raise ProblemError(
+            f"The data of {whose} has {len(samples.inputs)} inputs but {len(samples.targets)} targets."
+        )
+    if len(samples) == 0:
+        raise ProblemError(f"The data of {whose} is empty; leave the client out or give it samples.")
+    return samples

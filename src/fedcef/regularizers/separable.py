@@ -1,0 +1,52 @@
+"""Regularisers that treat every entry by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedcef.regularizers.regularizer import Regularizer, Step, soft_threshold
+
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True, eq=False)
+class Zero(Regularizer):
+    """h = 0: a smooth problem."""
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x[..., 0])
+
+    def prox(self, x: Tensor, step: Step) -> Tensor:
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class L1(Regularizer):
+    """h(x) = weight·|x|_1: sparse models."""
+
+    weight: NonNegative = 1e-5
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.weight * x.abs().sum(-1)
+
+    def prox(self, x: Tensor, step: Step) -> Tensor:
+        return soft_threshold(x, step * self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticNet(Regularizer):
+    """h(x) = weight·|x|_1 + (ridge/2)·|x|²: sparse and shrunk."""
+
+    weight: NonNegative = 1e-5
+    ridge: NonNegative = 1e-5
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.weight * x.abs().sum(-1) + 0.5 * self.ridge * x.square().sum(-1)
+
+    def prox(self, x: Tensor, step: Step) -> Tensor:
+        return soft_threshold(x, step * self.weight) / (1 + step * self.ridge)

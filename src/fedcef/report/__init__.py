@@ -1,0 +1,29 @@
+"""Tables, figures and the HTML page about finished runs.
+
+Everything here is read from run folders; nothing here knows the simulator.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedcef.errors import RunError
+from fedcef.report.figure import figure
+from fedcef.report.page import page
+from fedcef.report.records import RunRecord, load_runs
+from fedcef.report.table import table
+
+__all__ = ["RunRecord", "figure", "load_runs", "page", "table", "write_report"]
+
+
+def write_report(folders: Sequence[Path], out: Path) -> list[Path]:
+    """Writes `figure.png`, `figure.pdf` and `report.html` about the run folders into `out`."""
+    records = load_runs(folders)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"The report cannot be written to {out}: {error.strerror}.") from error
+    paths = [out / "figure.png", out / "figure.pdf", out / "report.html"]
+    figure(records, paths[0])
+    figure(records, paths[1])
+    page(records, paths[2])
+    return paths

@@ -1,0 +1,150 @@
+"""The figure for a paper: accuracy and train loss against bytes sent, by both counts."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcef.errors import FedcefError
+from fedcef.report.methods import Curve, Method, lead_metric, log_x, log_y, methods, span
+from fedcef.report.records import RunRecord
+from fedcef.report.style import AXES, METRICS, Look, axis_unit, extra, look, metric_title
+
+# Dates are left out of the files: the same runs give the same bytes.
+METADATA: dict[str, dict[str, Any]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+STYLE = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "axes.linewidth": 0.7,
+    "axes.edgecolor": "#555555",
+    "axes.labelcolor": "#222222",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.minor.width": 0.5,
+    "ytick.minor.width": 0.5,
+    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedcef",
+}
+LEGEND_LENGTH = 44
+
+
+def figure(records: Sequence[RunRecord], path: Path) -> None:
+    """Draws the runs to a PNG, PDF or SVG file, by the suffix of `path`."""
+    suffix = path.suffix.lower()
+    if suffix not in METADATA:
+        raise FedcefError(f"A figure is a .png, .pdf or .svg file, not {path.name!r}.")
+    matplotlib, canvas = extra("matplotlib"), extra("matplotlib.figure")
+    items = methods(records)
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a label's script that the font does not have
+        legend_rows = math.ceil(len(items) / _legend_columns(items))
+        fig = canvas.Figure(figsize=(7.2, 5.0 + 0.17 * legend_rows), layout="constrained")
+        fig.get_layout_engine().set(w_pad=0.06, h_pad=0.05, wspace=0.03, hspace=0.04)
+        grid = fig.subplots(2, 2, sharey="col")
+        for row, axis in zip(grid, ("wire_bytes", "paper_bytes"), strict=True):
+            for ax, metric in zip(row, (lead_metric(items), "train_loss"), strict=True):
+                _panel(ax, items, axis, metric)
+        _legend(fig, items)
+        fig.savefig(path, dpi=300, metadata=METADATA[suffix])
+
+
+def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
+    curves = [(i, item, c) for i, item in enumerate(items) if (c := item.curve(metric))]
+    factor = METRICS[metric][2]
+    ticker = extra("matplotlib.ticker")
+    positive = [x for _, _, c in curves if (x := c.x[axis][c.x[axis] > 0]).size]
+    low, high = (min(x[0] for x in positive), max(x[-1] for x in positive)) if positive else (0.0, 1.0)
+    log = log_x(items, axis) and bool(positive)
+    size, unit = axis_unit(low, high, log)
+    ax.set_xlabel(f"{AXES[axis][0].removesuffix(', all clients')} ({unit})")
+    ax.set_ylabel(metric_title(metric))
+    ax.grid(True, color="#e6e6e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    limits = _limits(ax, items, metric)
+    if log:
+        ax.set_xscale("log")
+        ax.set_xlim(low / size / 1.15, high / size * 1.15)
+        _log_ticks(ax.xaxis, ticker, high / low)
+    else:
+        ax.set_xlim(-0.02 * high / size, 1.03 * high / size)
+    if limits and log_y(items, metric):
+        _log_ticks(ax.yaxis, ticker, limits[1] / limits[0])
+    if not curves:
+        ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", va="center", color="#888888")
+    for i, item, curve in curves:
+        _draw(ax, curve, curve.x[axis] / size, factor, look(i), i / max(1, len(items)))
+        if item.diverged:
+            y = float(curve.mean[-1]) * factor
+            y = min(max(y, limits[0]), limits[1]) if limits else y
+            mark = {"marker": "x", "ms": 7, "mew": 1.8, "color": look(i).color}
+            ax.plot(curve.x[axis][-1] / size, y, **mark, clip_on=False, zorder=5)
+
+
+def _limits(ax: Any, items: Sequence[Method], metric: str) -> tuple[float, float] | None:
+    """Sets the y axis by the runs that did not diverge."""
+    limits = span(items, metric)
+    if limits is None:
+        return None
+    low, high = (value * METRICS[metric][2] for value in limits)
+    if log_y(items, metric):
+        ax.set_yscale("log")
+        pad = max(high / low, 1.01) ** 0.05
+        low, high = low / pad, high * pad
+    else:
+        pad = 0.05 * (high - low or abs(high) or 1.0)
+        low, high = low - pad, high + pad
+    ax.set_ylim(low, high)
+    return low, high
+
+
+def _draw(ax: Any, curve: Curve, x: Any, factor: float, style: Look, phase: float) -> None:
+    shown = np.isfinite(x) & ((x > 0) | (ax.get_xscale() != "log"))
+    x = x[shown]
+    if (curve.high > curve.low).any():
+        band = {"color": style.color, "alpha": 0.16, "linewidth": 0}
+        ax.fill_between(x, factor * curve.low[shown], factor * curve.high[shown], **band)
+    every = (0.05 + 0.14 * phase, 0.14) if x.size > 12 else 1  # by distance on paper; the phase keeps markers apart
+    ax.plot(x, factor * curve.mean[shown], **_line(style), markevery=every)
+
+
+def _line(style: Look) -> dict[str, Any]:
+    dash: Any = (0, style.dash) if style.dash else "solid"
+    marker = {"marker": style.marker, "ms": 4.4, "mec": "white", "mew": 0.6}
+    return {"color": style.color, "lw": 1.5, "ls": dash, "solid_capstyle": "round", **marker}
+
+
+def _log_ticks(axis: Any, ticker: Any, ratio: float) -> None:
+    """Plain numbers on a logarithmic axis: at the powers of ten, and at 2 and 5 where those are few."""
+    few = ratio < 120
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    tiny = "{x:g}"
+    axis.set_major_formatter(ticker.StrMethodFormatter(tiny) if ratio < 1e5 else ticker.LogFormatterMathtext())
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _legend_columns(items: Sequence[Method]) -> int:
+    longest = max(len(_short(item.name)) for item in items)
+    return max(1, min(len(items), 4, 96 // (longest + 8)))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LEGEND_LENGTH else name[: LEGEND_LENGTH - 1] + "…"
+
+
+def _legend(fig: Any, items: Sequence[Method]) -> None:
+    line = extra("matplotlib.lines").Line2D
+    handles = [line([], [], **_line(look(i))) for i in range(len(items))]
+    places = [str(i) for i in range(len(items))]
+    legend = fig.legend(
+        handles, places, loc="outside upper center", ncols=_legend_columns(items), frameon=False, handlelength=3.4
+    )
+    for text, item in zip(legend.get_texts(), items, strict=True):
+        text.set_parse_math(False)  # a label is text: neither `$` nor a leading `_` means anything in it
+        text.set_text(_short(item.name))

@@ -1,0 +1,100 @@
+"""Counter-based randomness: every random number is a hash of where it is used.
+
+A key is an int64 tensor; its leading axes, if any, are clients.  Keys are *folded* from
+(seed, round, client, purpose), so that a number depends on nothing that was drawn before it: the
+simulator, a deployed client, a resumed run and any device get the same minibatches and the same noise.
+
+The hash is the finaliser of SplitMix64 (Steele, Lea, Flood 2014) on wrap-around 64-bit integers; it
+uses only exact integer operations, so CPU and GPU agree bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio, as a signed 64-bit integer
+_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+
+BATCHES, COMPRESSION, COHORT, PARTITION, PARAMETERS, SYNTHETIC = range(1, 7)
+"""What a key is folded for."""
+
+
+class Key(NamedTuple):
+    """The randomness of one round: what all participants share, and what each has of its own."""
+
+    shared: Tensor  # ()
+    own: Tensor  # (...): one key per client of the cohort
+
+    def fold(self, purpose: int) -> Key:
+        return Key(fold(self.shared, purpose), fold(self.own, purpose))
+
+
+def seed_key(seed: int) -> Tensor:
+    """The root key of a run."""
+    return _mix(torch.tensor(seed, dtype=torch.int64) + _GOLDEN)
+
+
+def fold(key: Tensor, data: int | Tensor) -> Tensor:
+    """A new key for `data` (a round, a client, a purpose) under `key`; broadcasts."""
+    spread = (data + 1) * _GOLDEN if isinstance(data, Tensor) else _signed((data + 1) * _GOLDEN)
+    return _mix(_mix(key ^ spread) + _GOLDEN)
+
+
+def round_key(seed: int, round_: int, clients: Tensor) -> Key:
+    """The key of a round for the given client numbers."""
+    shared = fold(seed_key(seed), round_).to(clients.device)
+    return Key(shared, fold(shared, clients))
+
+
+def bits(key: Tensor, count: int) -> Tensor:
+    """`count` pseudo-random int64 per key: (...) -> (..., count)."""
+    counter = torch.arange(1, count + 1, dtype=torch.int64, device=key.device)
+    return _mix(key.unsqueeze(-1) + counter * _GOLDEN)
+
+
+def uniform(key: Tensor, count: int) -> Tensor:
+    """`count` float64 in [0, 1) per key, with 53 random bits each."""
+    return _shift_right(bits(key, count), 11).to(torch.float64) * 2.0**-53
+
+
+def normal(key: Tensor, count: int) -> Tensor:
+    """`count` standard normal float64 per key (inverse normal distribution function)."""
+    return torch.special.ndtri(uniform(key, count) + 2.0**-54)
+
+
+def integers(key: Tensor, count: int, below: Tensor) -> Tensor:
+    """`count` integers in [0, below) per key; `below` has the key's shape.
+
+    The remainder of a 63-bit number: its bias, below/2^63, cannot be seen.
+    """
+    return _shift_right(bits(key, count), 1) % below.unsqueeze(-1)
+
+
+def permutation(key: Tensor, size: int) -> Tensor:
+    """A pseudo-random order of 0..size-1, for a single key."""
+    return torch.argsort(bits(key, size), stable=True)
+
+
+def subset(key: Tensor, dim: int, count: int) -> Tensor:
+    """`count` distinct indices below `dim`, ascending, for a single key."""
+    return permutation(key, dim)[:count].sort().values
+
+
+def _signed(number: int) -> int:
+    """A Python integer wrapped around to 64 bits, as a tensor's arithmetic would."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _shift_right(x: Tensor, n: int) -> Tensor:
+    """Logical (zero-filling) shift; torch's own keeps the sign."""
+    return (x >> n) & ((1 << (64 - n)) - 1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift_right(x, 30)) * _MIX_1
+    x = (x ^ _shift_right(x, 27)) * _MIX_2
+    return x ^ _shift_right(x, 31)

@@ -1,0 +1,131 @@
+"""The round loop: every algorithm, all clients at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedcef import rng
+from fedcef.algorithm import Algorithm, Message, State
+from fedcef.errors import ConfigError, DivergedError
+from fedcef.problems.oracles import Batches, make_oracle
+from fedcef.problems.problem import Problem
+from fedcef.rng import round_key
+from fedcef.simulation.ledger import Ledger
+from fedcef.wire import Payload
+
+
+class Simulation:
+    """A run in memory: the replica, the server's and all clients' states, and the bytes so far.
+
+    Client states are tables (N, p).  `step()` does one round.  Everything random is a function of
+    (seed, round, client), so `round` and the states are all that is needed to go on.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        *,
+        seed: int = 0,
+        batch_size: int = 64,
+        clip_norm: float | None = None,
+        clients_per_round: int | None = None,
+        weighting: Literal["uniform", "samples"] = "uniform",
+        oracle: Literal["auto", "loop", "stacked"] = "auto",
+    ) -> None:
+        self.problem, self.algorithm, self.seed = problem, algorithm, seed
+        self.cohort_size = _cohort_size(algorithm, problem.num_clients, clients_per_round)
+        self._oracle = make_oracle(problem, oracle, Batches(batch_size), clip_norm)
+        self._weights = problem.sizes.to(problem.z0.dtype) if weighting == "samples" else None
+
+        z0, device = problem.z0, problem.z0.device
+        self.round = 0
+        self.replica: State = algorithm.replica_init(z0)
+        self.server: State = algorithm.server_init(z0)
+        self.clients: State = {
+            name: vector.repeat(problem.num_clients, 1) for name, vector in algorithm.client_init(z0).items()
+        }
+        self.ledger = Ledger(problem.num_clients, device)
+        self.finite = torch.ones((), dtype=torch.bool, device=device)
+
+    def cohort(self, round_: int) -> Tensor:
+        """The clients that take part in a round, in ascending order."""
+        device = self.problem.z0.device
+        n = self.problem.num_clients
+        if self.cohort_size == n:
+            return torch.arange(n, device=device)
+        key = rng.fold(rng.fold(rng.seed_key(self.seed), round_), rng.COHORT)
+        return rng.subset(key, n, self.cohort_size).to(device)
+
+    @torch.no_grad()
+    def step(self) -> Message:
+        """One round; returns its down-message."""
+        algorithm, clients = self.algorithm, self.cohort(self.round)
+        key = round_key(self.seed, self.round, clients)
+        everyone = len(clients) == self.problem.num_clients
+        mine = self.clients if everyone else {name: table[clients] for name, table in self.clients.items()}
+
+        oracle = self._oracle.for_round(clients, key, algorithm.local_steps)
+        up, proposed = algorithm.local(self.replica, mine, oracle, key.fold(rng.COMPRESSION))
+        weights = None if self._weights is None else self._weights[clients]
+        up_mean = {name: mean_of(payload, weights) for name, payload in up.items()}
+        share = len(clients) / self.problem.num_clients
+        down, self.server = algorithm.server_step(self.server, self.replica, up_mean, share)
+        self.replica = algorithm.advance(self.replica, down)
+        self.clients = (
+            proposed if everyone else {n: self.clients[n].index_copy(0, clients, proposed[n]) for n in proposed}
+        )
+
+        self.ledger.add_round(up, down, self.replica, self.cohort(self.round + 1))
+        self.round += 1
+        self.finite = self.finite & _all_finite(self.replica) & _all_finite(self.clients)
+        return down
+
+    def model(self) -> Tensor:
+        """The current point, (p,)."""
+        return self.algorithm.model(self.replica)
+
+    def check_finite(self) -> None:
+        """Stop a run whose numbers have overflowed."""
+        if not bool(self.finite):
+            a = self.algorithm
+            raise DivergedError(
+                f"{type(a).__name__} diverged: round {self.round} left values that are not finite numbers.  "
+                f"Try a smaller local_lr (now {a.local_lr:g}), gradient clipping (clip_norm, now "
+                f"{self._oracle.clip_norm or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
+                f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
+            )
+
+
+def mean_of(payload: Payload, weights: Tensor | None) -> Tensor:
+    """The (weighted) mean of a stack of decoded payloads, (p,), added up in the order of the clients."""
+    rows = payload.rows()
+    if weights is None:
+        total = torch.zeros_like(rows[0].dense())
+        for row in rows:
+            row.add_to(total)
+        return total / len(rows)
+    weights = weights / weights.sum()
+    return torch.stack([weight * row.dense() for weight, row in zip(weights, rows, strict=True)]).sum(0)
+
+
+def _all_finite(state: Mapping[str, Tensor]) -> Tensor:
+    """Whether all entries are finite; one number on the device, not read back."""
+    flags = [vector.abs().amax().isfinite() for vector in state.values()]
+    return torch.stack(flags).all() if flags else torch.ones((), dtype=torch.bool)
+
+
+def _cohort_size(algorithm: Algorithm, num_clients: int, clients_per_round: int | None) -> int:
+    size = clients_per_round or num_clients
+    if not 1 <= size <= num_clients:
+        raise ConfigError(f"clients_per_round is {size}; it must be between 1 and num_clients = {num_clients}.")
+    if size < num_clients and not algorithm.partial_participation:
+        raise ConfigError(
+            f"{type(algorithm).__name__} needs all clients in every round; leave clients_per_round out "
+            f"(it is {size}, num_clients is {num_clients})."
+        )
+    return size

@@ -1,0 +1,77 @@
+"""How good a point is: test accuracy, loss, objective, stationarity and sparsity."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from fedcef.problems.problem import Problem, Samples
+
+_CHUNK = 1000  # samples in one forward pass
+
+
+class Evaluator:
+    """Evaluates points of one problem.
+
+    `train_samples` limits how many training samples are looked at, spread over the clients in proportion to
+    their size; 0 means all, which is what F and its gradient are defined on.
+    """
+
+    def __init__(self, problem: Problem, step: float, train_samples: int = 0) -> None:
+        self.problem = problem
+        self.step = step
+        self._model = deepcopy(problem.model).eval()
+        total = int(problem.sizes.sum())
+        share = 1.0 if train_samples <= 0 else min(1.0, train_samples / total)
+        self._counts = [max(1, round(share * size)) for size in problem.sizes.tolist()]
+
+    def __call__(self, x: Tensor) -> dict[str, float]:
+        """All measures at the point x, (p,)."""
+        problem = self.problem
+        loss, gradient = self._loss_and_gradient(x)
+        measures = {}
+        if problem.test is not None and problem.classifies:
+            measures["accuracy"] = self._accuracy(x, problem.test)
+        moved = problem.regularizer.prox(x - self.step * gradient, self.step)
+        measures["train_loss"] = float(loss)
+        measures["objective"] = float(loss + problem.regularizer.value(x))
+        measures["stationarity"] = float(((x - moved) / self.step).square().sum())
+        measures["density"] = float((x != 0).double().mean())
+        measures["density_1e-4"] = float((x.abs() > 1e-4).double().mean())
+        if problem.truth is not None:
+            measures["f1"] = support_f1(x, problem.truth)
+            measures["l2_error"] = float((x - problem.truth).norm())
+        return measures
+
+    def _loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x) = mean over clients of the mean over their samples, and its gradient."""
+        problem = self.problem
+        x = x.detach().requires_grad_()
+        loss, gradient = x.new_zeros(()), torch.zeros_like(x)
+        for client, count in enumerate(self._counts):
+            samples = problem.client_samples(client, count)
+            for inputs, targets in _chunks(samples):
+                weight = len(inputs) / (len(samples) * problem.num_clients)
+                part = weight * problem.loss(problem.outputs(self._model, x, inputs), targets)
+                gradient += torch.autograd.grad(part, x)[0]
+                loss += part.detach()
+        return loss, gradient
+
+    @torch.no_grad()
+    def _accuracy(self, x: Tensor, samples: Samples) -> float:
+        right = 0
+        for inputs, targets in _chunks(samples):
+            right += int((self.problem.outputs(self._model, x, inputs).argmax(-1) == targets).sum())
+        return right / len(samples)
+
+
+def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> float:
+    """How well the entries above the threshold find the true support: 2·hits / (found + true)."""
+    found, true = x.abs() > threshold, truth != 0
+    return float(2 * (found & true).sum() / (found.sum() + true.sum()))
+
+
+def _chunks(samples: Samples) -> zip[tuple[Tensor, Tensor]]:
+    return zip(samples.inputs.split(_CHUNK), samples.targets.split(_CHUNK), strict=True)

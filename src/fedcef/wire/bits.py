@@ -1,0 +1,57 @@
+"""Streams of bits in bytes.
+
+Bit i of a stream is bit i mod 8 of byte i div 8, counted from the least significant.  A stream ends on a
+byte; the bits that fill up its last byte are zero, and a decoder insists on that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcef.wire.errors import WireError
+
+Integers = NDArray[np.int64]
+
+
+def bytes_for(bits: int) -> int:
+    return (bits + 7) // 8
+
+
+def pack_unary(numbers: Integers) -> bytes:
+    """Each number n as n zeros and a one."""
+    ends = np.cumsum(numbers + 1)
+    bits = np.zeros(int(ends[-1]) if ends.size else 0, dtype=np.uint8)
+    bits[ends - 1] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def positions_of_ones(data: memoryview, count: int, what: str) -> Integers:
+    """Where the one-bits of a stream are; there must be `count` of them."""
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little").view(np.bool_)
+    ones = int(np.count_nonzero(bits))  # before the positions: they take 8 bytes for each
+    if ones != count:
+        raise WireError(f"{what} holds {ones} one-bits where the entry count says {count}.")
+    return np.flatnonzero(bits).astype(np.int64, copy=False)
+
+
+def pack_fixed(numbers: Integers, width: int) -> bytes:
+    """The `width` low bits of each number, least significant first."""
+    octets = numbers.astype("<u4").view(np.uint8).reshape(-1, 4)
+    bits = np.unpackbits(octets, axis=1, count=width, bitorder="little")
+    return np.packbits(bits, bitorder="little").tobytes()  # packbits flattens
+
+
+def unpack_fixed(data: memoryview, count: int, width: int, what: str) -> NDArray[np.uint32]:
+    """`count` numbers of `width` bits (at most 32) from exactly the bytes that they take."""
+    require_zero_padding(data, count * width, what)
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count * width, bitorder="little")
+    octets = np.zeros((count, 4), dtype=np.uint8)
+    octets[:, : bytes_for(width)] = np.packbits(bits.reshape(count, width), axis=1, bitorder="little")
+    return octets.view("<u4").reshape(count).astype(np.uint32, copy=False)
+
+
+def require_zero_padding(data: memoryview, bits: int, what: str) -> None:
+    """The bits of the last byte that lie beyond the first `bits` of the stream must be zero."""
+    if bits % 8 and data[-1] >> bits % 8:
+        raise WireError(f"{what} has non-zero padding after its {bits} bits; padding must be zero.")

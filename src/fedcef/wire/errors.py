@@ -1,0 +1,7 @@
+"""The one error of the wire format."""
+
+from fedcef.errors import FedcefError
+
+
+class WireError(FedcefError):
+    """Bytes that are not a valid frame, or a message that cannot be written as one."""

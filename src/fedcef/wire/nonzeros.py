@@ -1,0 +1,53 @@
+"""A vector sent without loss in its smallest form: its non-zero entries, or all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcef.wire.dense import Dense
+from fedcef.wire.indices import gaps_of_mask
+from fedcef.wire.payload import Payload, decoded
+from fedcef.wire.sparse import Sparse, sparse_nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class Nonzeros(Payload):
+    """A negative zero counts as zero and is sent as +0.0, so that the decoded value does not depend on the form."""
+
+    vector: Tensor  # (..., p)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return self.vector.shape[-1]
+
+    def dense(self) -> Tensor:
+        return decoded(self._positive_zeros())
+
+    def nbytes(self) -> Tensor:
+        mask = self.vector != 0
+        sparse = sparse_nbytes(gaps_of_mask(mask), mask.sum(-1), self.dim, self.vector.dtype.itemsize)
+        return torch.minimum(sparse, Dense(self.vector).nbytes())
+
+    def paper_nbytes(self) -> Tensor:
+        return torch.minimum(8 * (self.vector != 0).sum(-1), Dense(self.vector).paper_nbytes())
+
+    def rows(self) -> list[Payload]:
+        return [Nonzeros(row) for row in self.vector.unbind()]
+
+    def add_to(self, total: Tensor) -> None:
+        total += self.dense().to(total.dtype)
+
+    def encode(self) -> bytes:
+        """The bytes of a `Sparse` or `Dense`, which is also what they decode to; `Dense` on a tie."""
+        dense = Dense(self._positive_zeros())
+        if self.vector.ndim != 1:
+            return dense.encode()  # says what is wrong
+        indices = self.vector.nonzero().squeeze(-1)
+        sparse = Sparse(self.vector[indices], indices, self.dim)
+        return sparse.encode() if sparse.nbytes() < dense.nbytes() else dense.encode()
+
+    def _positive_zeros(self) -> Tensor:
+        return self.vector.masked_fill(self.vector == 0, 0.0)

@@ -1,0 +1,31 @@
+"""A cursor over bytes that cannot be trusted: every length is checked before anything is allocated."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from fedcef.wire.errors import WireError
+
+
+class Reader:
+    """Hands out consecutive views of `data`; nothing is copied."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    @property
+    def remaining(self) -> int:
+        return len(self._data) - self._position
+
+    def take(self, size: int, what: str) -> memoryview:
+        """The next `size` bytes."""
+        if size > self.remaining:
+            raise WireError(f"{what} needs {size} bytes but only {self.remaining} are left in the frame.")
+        start, self._position = self._position, self._position + size
+        return self._data[start : self._position]
+
+    def unpack(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
+        """The next fixed-size fields."""
+        return layout.unpack(self.take(layout.size, what))

@@ -58,6 +58,10 @@ class DataFile:
             return "its SHA-256 is not the published one"
         return None
 
+    def is_at(self, path: Path) -> bool:
+        """Whether `path` is this file, whole and unchanged."""
+        return path.is_file() and path.stat().st_size == self.size and self.complaint(path.read_bytes()) is None
+
 
 @dataclass(frozen=True)
 class DatasetInfo:
@@ -133,6 +137,14 @@ def parse_idx(content: bytes, file: str, shape: tuple[int, ...]) -> Bytes:
 def write_idx(items: bytes, count: int, shape: tuple[int, ...]) -> bytes:
     """The inverse of `parse_idx`."""
     return struct.pack(f">BBBB{1 + len(shape)}I", 0, 0, 8, 1 + len(shape), count, *shape) + items
+
+
+def csv_to_idx(table: bytes, shape: tuple[int, ...]) -> tuple[bytes, bytes]:
+    """Lines of `label, pixel, pixel, …` under a header line, as the idx files of images and labels."""
+    rows = [bytes(map(int, line.split(b","))) for line in table.splitlines()[1:]]  # refuses what is not 0..255
+    images = b"".join(row[1:] for row in rows)
+    labels = b"".join(row[:1] for row in rows)
+    return write_idx(images, len(rows), shape), write_idx(labels, len(rows), ())
 
 
 def parse_cifar(content: bytes, file: str) -> tuple[Bytes, Bytes]:

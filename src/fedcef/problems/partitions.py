@@ -22,7 +22,7 @@ from fedcef import rng
 from fedcef.errors import ConfigError
 
 _MOST_DRAWS = 1000
-_ORDER, _DRAW, _DEAL, _SHUFFLE = (torch.tensor(use) for use in range(4))  # what a partition's key is folded for
+_ORDER, _DRAW, _DEAL, _SHUFFLE = range(4)  # what a partition's key is folded for
 
 
 def partition(name: str, targets: Tensor, num_clients: int, seed: int, **options: Any) -> list[Tensor]:
@@ -36,7 +36,7 @@ def partition(name: str, targets: Tensor, num_clients: int, seed: int, **options
     _check_whole("num_clients", num_clients)
     if num_clients > len(targets):
         raise ConfigError(f"{num_clients} clients cannot share {len(targets)} samples; take fewer clients.")
-    key = rng.fold(rng.seed_key(seed), torch.tensor(rng.PARTITION))
+    key = rng.fold(rng.seed_key(seed), rng.PARTITION)
     parts = deal(targets, num_clients, key, **options)
     shuffles = rng.fold(rng.fold(key, _SHUFFLE), torch.arange(num_clients))
     return [part[rng.permutation(shuffle, len(part))] for part, shuffle in zip(parts, shuffles, strict=True)]

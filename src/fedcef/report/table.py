@@ -27,7 +27,7 @@ class Cell:
 @dataclass(frozen=True)
 class Row:
     label: str
-    seeds: int
+    remark: str  # "3 seeds, unfinished"
     cells: tuple[Cell, ...]
 
 
@@ -43,13 +43,13 @@ def results(items: Sequence[Method]) -> Results:
     totals = [float(np.nanmax([item.last(name) for name in BYTES])) for item in items if _counted(item)]
     size, unit = axis_unit(min(totals, default=0.0), max(totals, default=0.0), log=True)
     scores = [-math.inf if item.diverged else _score(item, lead) for item in items]
-    best = max(scores)
+    best = max(scores) if len(items) > 1 else math.nan  # of one method nothing is best
     rows = []
     for item, score in zip(items, scores, strict=True):
         cells = [_rounds(item), _metric(item, lead, best=score == best and math.isfinite(best))]
         cells += [_metric(item, name) for name in ("train_loss", "density")]
         cells += [_cell(item.last(name) / size, amount) for name in BYTES]
-        rows.append(Row(item.label, len(item.records), (*cells, _cell(item.last("wall_s"), amount))))
+        rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last("wall_s"), amount))))
     headers = (
         ("rounds", ""),
         ("accuracy", "%") if lead == "accuracy" else ("objective", ""),
@@ -73,8 +73,8 @@ def table(records: Sequence[RunRecord]) -> Table:
         view.add_column("\n".join([*what.split(), *unit.split()]), justify="right", no_wrap=True)
     for row in content.rows:
         label = Text(row.label)
-        if row.seeds > 1:
-            label.append(f"\n{row.seeds} seeds", style="dim")
+        if row.remark:
+            label.append(f"\n{row.remark}", style="dim")
         view.add_row(label, *(_rich(cell) for cell in row.cells))
     return view
 
@@ -84,6 +84,11 @@ def _rich(cell: Cell) -> Text:
     if cell.spread:
         text.append(f"\n±{cell.spread}", style="not bold dim")
     return text
+
+
+def _remark(item: Method) -> str:
+    seeds = [f"{len(item.records)} seeds"] if len(item.records) > 1 else []
+    return ", ".join(seeds + (["unfinished"] if item.note == "unfinished" else []))
 
 
 def _counted(item: Method) -> bool:
@@ -103,7 +108,7 @@ def _rounds(item: Method) -> Cell:
     low, high = min(done), max(done)
     text = str(low) if low == high else f"{low}–{high}"
     short = low < planned and item.note != ""
-    return Cell(f"{text}/{planned}" if short else text, warn=short and not item.diverged)
+    return Cell(f"{text}/{planned}" if short else text)
 
 
 def _metric(item: Method, name: str, best: bool = False) -> Cell:

@@ -31,7 +31,7 @@ def positions_of_ones(data: memoryview, count: int, what: str) -> Integers:
     bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little").view(np.bool_)
     ones = int(np.count_nonzero(bits))  # before the positions: they take 8 bytes for each
     if ones != count:
-        raise WireError(f"{what} holds {ones} one-bits where the entry count says {count}.")
+        raise WireError(f"The {what} holds {ones} one-bits where the entry count says {count}.")
     return np.flatnonzero(bits).astype(np.int64, copy=False)
 
 
@@ -54,4 +54,4 @@ def unpack_fixed(data: memoryview, count: int, width: int, what: str) -> NDArray
 def require_zero_padding(data: memoryview, bits: int, what: str) -> None:
     """The bits of the last byte that lie beyond the first `bits` of the stream must be zero."""
     if bits % 8 and data[-1] >> bits % 8:
-        raise WireError(f"{what} has non-zero padding after its {bits} bits; padding must be zero.")
+        raise WireError(f"The {what} has non-zero padding after its {bits} bits; padding must be zero.")

@@ -3,7 +3,7 @@
     raw     each index as an unsigned 32-bit integer
     bitmap  one bit for each of the vector's entries
     Rice    the gaps between indices, g_j = i_j - i_{j-1} - 1 with i_{-1} = -1:  g_j >> b in unary, and the
-            b low bits as they are (Golomb 1966, Rice 1979); within 1% of the entropy of a random support
+            b low bits as they are (Golomb 1966, Rice 1979); within 2% of the entropy of a random support
 
 `plan` computes sizes with integer tensor operations of static shape, for one vector or a stack, on any
 device; the encoder follows the same plan, so the two cannot disagree.
@@ -100,8 +100,8 @@ def read_indices(reader: Reader, count: int, dim: int) -> Tensor:
             raise WireError("The raw indices are not strictly ascending.")
     elif code == BITMAP:
         bitmap = reader.take(bytes_for(dim), "the index bitmap")
-        require_zero_padding(bitmap, dim, "the index bitmap")
-        indices = positions_of_ones(bitmap, count, "the index bitmap")
+        require_zero_padding(bitmap, dim, "index bitmap")
+        indices = positions_of_ones(bitmap, count, "index bitmap")
     elif code == RICE:
         indices = _read_rice(reader, count, dim)
     else:
@@ -148,7 +148,7 @@ def _read_rice(reader: Reader, count: int, dim: int) -> Integers:
     unary = reader.take(unary_size, "the unary stream")
     low = reader.take(bytes_for(count * parameter), "the stream of low bits")
 
-    ends = positions_of_ones(unary, count, "the unary stream")
+    ends = positions_of_ones(unary, count, "unary stream")
     if unary_size != bytes_for(int(ends[-1]) + 1 if count else 0):
         raise WireError(f"The unary stream of {unary_size} bytes goes on after its last number.")
     # ends_j = j + (sum of the quotients up to j), and index_j = j + (sum of the gaps up to j)
@@ -158,5 +158,5 @@ def _read_rice(reader: Reader, count: int, dim: int) -> Integers:
     ends += order
     del order
     if parameter:
-        ends += np.cumsum(unpack_fixed(low, count, parameter, "the stream of low bits"), dtype=np.int64)
+        ends += np.cumsum(unpack_fixed(low, count, parameter, "stream of low bits"), dtype=np.int64)
     return ends

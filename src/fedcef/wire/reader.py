@@ -22,7 +22,7 @@ class Reader:
     def take(self, size: int, what: str) -> memoryview:
         """The next `size` bytes."""
         if size > self.remaining:
-            raise WireError(f"{what} needs {size} bytes but only {self.remaining} are left in the frame.")
+            raise WireError(f"{size} bytes are needed for {what}, but only {self.remaining} are left.")
         start, self._position = self._position, self._position + size
         return self._data[start : self._position]
 

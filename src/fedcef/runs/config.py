@@ -1,0 +1,203 @@
+"""The settings of a run: a TOML file, dotted keys to change them, and what they build."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedcef.algorithm import Algorithm, Count, Positive
+from fedcef.algorithms import ALGORITHMS
+from fedcef.compressors import COMPRESSORS
+from fedcef.errors import ConfigError
+from fedcef.problems.catalog import DATA
+from fedcef.problems.problem import Problem
+from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
+from fedcef.options import explain, make, unknown_key
+
+Section = dict[str, Any]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+class Evaluation(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: Count = 1
+    """Rounds between evaluations; the first and the last round are always evaluated."""
+    train_samples: NotNegative = 0
+    """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
+
+
+class Variant(BaseModel):
+    """One of the runs of a comparison: what differs from the file's settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    label: str
+    changes: dict[str, Any] = Field(default_factory=dict, alias="set")
+
+
+class Config(BaseModel):
+    """All settings of a run.  Sections `algorithm`, `compressor`, `regularizer`, `data` and `model` have a `name`
+    and that thing's own options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "run"
+    label: str = ""
+    rounds: Count = 100
+    seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
+    num_clients: Count = 10
+    clients_per_round: NotNegative = 0
+    """0 = all."""
+    local_steps: Count = 10
+    local_lr: Positive = 0.1
+    server_lr: Positive = 1.0
+    batch_size: NotNegative = 64
+    """0 = all of a client's samples: exact gradients."""
+    clip_norm: Annotated[float, Field(ge=0)] = 0.0
+    """Largest norm of a client's minibatch gradient; 0 = off."""
+    weighting: Literal["uniform", "samples"] = "uniform"
+    """How clients count in the mean: alike, as in the paper, or by their number of samples."""
+    oracle: Literal["auto", "loop", "stacked"] = "auto"
+    precision: Literal["float32", "float64"] = "float32"
+    device: str = "cpu"
+    snapshot_every: NotNegative = 10
+    """Rounds between snapshots to resume from; 0 = none."""
+    algorithm: Section = {"name": "fedcef"}
+    compressor: Section = {"name": "identity"}
+    regularizer: Section = {"name": "l1"}
+    data: Section = {"name": "digits"}
+    model: Section = {}
+    eval: Evaluation = Evaluation()
+    compare: tuple[Variant, ...] = ()
+
+    def build_problem(self) -> Problem:
+        problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
+        problem = replace(problem, regularizer=self._regularizer(problem))
+        return problem.to(_device(self.device), getattr(torch, self.precision))
+
+    def _regularizer(self, problem: Problem) -> Regularizer:
+        options = dict(self.regularizer)
+        patterns = options.pop("on", ["*"])
+        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        regularizer = make("regularizer", REGULARIZERS, options)
+        chosen = problem.layout.mask(patterns).nonzero().squeeze(-1)
+        if len(chosen) == 0:
+            raise ConfigError(
+                f"regularizer.on = {patterns} matches no parameter; there are {', '.join(problem.layout.names)}."
+            )
+        return regularizer if len(chosen) == problem.dim else OnParameters(regularizer, chosen)
+
+    def build_algorithm(self, problem: Problem) -> Algorithm:
+        compressor = make("compressor", COMPRESSORS, self.compressor)
+        return make(
+            "algorithm",
+            ALGORITHMS,
+            self.algorithm,
+            local_lr=self.local_lr,
+            server_lr=self.server_lr,
+            local_steps=self.local_steps,
+            regularizer=problem.regularizer,
+            compressor=compressor.fit(problem.layout),
+        )
+
+    def variants(self) -> list[Config]:
+        """The runs of a comparison, each with its label."""
+        if not self.compare:
+            raise ConfigError(
+                f"{self.name} has no [[compare]] entries; give each run a label and a table `set` of what differs."
+            )
+        base = self.model_dump(exclude={"compare"})
+        return [_validated(_changed(base, {**v.changes, "label": v.label})) for v in self.compare]
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.model_dump(by_alias=True, exclude={"compare"} if not self.compare else set()))
+
+
+def load_config(name_or_path: str, changes: Iterable[str] = ()) -> Config:
+    """The settings of a shipped experiment or of a TOML file, changed by `key=value` strings."""
+    text = _find(name_or_path)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name_or_path} is not valid TOML: {error}.") from None
+    table.setdefault("name", Path(name_or_path).stem)
+    return _validated(_changed(table, dict(_parse_change(change) for change in changes)))
+
+
+def experiments() -> dict[str, str]:
+    """Shipped experiments: name -> their first comment line."""
+    folder = resources.files("fedcef") / "experiments"
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    return {f.name.removesuffix(".toml"): f.read_text("utf-8").splitlines()[0].lstrip("# ") for f in files}
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device is {name!r}; it must be cpu or cuda.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', but torch sees no CUDA device here; use device = 'cpu'.")
+    return device
+
+
+def _find(name_or_path: str) -> str:
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ConfigError(f"There is no file {path}.")
+        return path.read_text("utf-8")
+    if name_or_path not in experiments():
+        raise ConfigError(
+            f"There is no experiment {name_or_path!r}; there are {', '.join(experiments())}, or give a .toml file."
+        )
+    return (resources.files("fedcef") / "experiments" / f"{name_or_path}.toml").read_text("utf-8")
+
+
+def _parse_change(change: str) -> tuple[str, Any]:
+    """`key=value`, the value read as TOML and otherwise as plain text."""
+    key, equals, text = change.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set takes key=value, for example --set compressor.ratio=0.01; got {change!r}.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text.strip()
+
+
+def _changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the table with dotted keys set.  Naming another thing in a section drops the old one's options."""
+    result = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
+    for key in sorted(changes, key=lambda k: not k.endswith(".name")):
+        section, dot, option = key.partition(".")
+        if not dot:
+            result[section] = changes[key]
+        elif option == "name" and result.get(section, {}).get("name") not in (None, changes[key]):
+            result[section] = {"name": changes[key]}
+        else:
+            result.setdefault(section, {})
+            if not isinstance(result[section], dict):
+                raise ConfigError(f"{section} is a single value and has no {option}.")
+            result[section][option] = changes[key]
+    return result
+
+
+def _validated(table: dict[str, Any]) -> Config:
+    try:
+        return Config.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            key = ".".join(map(str, first["loc"]))
+            section = Config.model_fields if len(first["loc"]) == 1 else Evaluation.model_fields
+            raise ConfigError(unknown_key(key, section)) from None
+        raise ConfigError(explain(error)) from None

@@ -1,0 +1,245 @@
+import builtins
+import hashlib
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedcef.errors import ConfigError, DataError
+from fedcef.problems import datasets
+from fedcef.problems.datasets import DATASETS, DataFile, DatasetInfo, cache_folder, load, parse_cifar, parse_idx
+
+
+def idx(*dims, payload, magic=(0, 0, 8)):
+    return bytes([*magic, len(dims)]) + struct.pack(f">{len(dims)}I", *dims) + payload
+
+
+# --- formats
+
+
+def test_idx_is_read_by_the_format_page():
+    assert parse_idx(idx(2, 2, 3, payload=bytes(range(12))), "f", (2, 3)).tolist() == [
+        [[0, 1, 2], [3, 4, 5]],
+        [[6, 7, 8], [9, 10, 11]],
+    ]
+    assert parse_idx(idx(3, payload=b"\x01\x02\xff"), "f", ()).tolist() == [1, 2, 255]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "ends within its header: 0 of 12 bytes"),
+        (idx(2, 2, payload=b"")[:11], "ends within its header"),
+        (
+            idx(2, 2, payload=b"abcd", magic=(0, 0, 9)),
+            "not an idx file of 2-dimensional bytes: it starts with 00000902",
+        ),
+        (idx(2, 2, payload=b"abcd", magic=(31, 139, 8)), "starts with 1f8b0802"),
+        (idx(4, payload=b"abcdefgh"), "not an idx file of 2-dimensional"),
+        (idx(2, 3, payload=b"abcdef"), r"shape \(3,\) instead of \(2,\)"),
+        (idx(2, 2, payload=b"abc"), "should have 16 bytes by its header, but has 15"),
+        (idx(2, 2, payload=b"abcde"), "should have 16 bytes by its header, but has 17"),
+        (idx(0xFFFFFFFF, 2, payload=b"abcd"), "should have 8,589,934,602 bytes"),
+    ],
+)
+def test_damaged_idx_is_refused(content, message):
+    with pytest.raises(DataError, match=f"train-images.*{message}"):
+        parse_idx(content, "train-images", (2,))
+
+
+def test_idx_is_written_as_it_is_read():
+    content = idx(2, 2, 3, payload=bytes(range(12)))
+    assert datasets.write_idx(content[16:], 2, (2, 3)) == content
+
+
+def test_csv_becomes_idx():
+    images, labels = datasets.csv_to_idx(b"label,a,b,c,d\r\n7,0,255,1,2\r\n3,4,5,6,7\r\n", (2, 2))
+    assert images == idx(2, 2, 2, payload=bytes([0, 255, 1, 2, 4, 5, 6, 7]))
+    assert labels == idx(2, payload=bytes([7, 3]))
+    with pytest.raises(ValueError, match="range"):
+        datasets.csv_to_idx(b"label,a\n1,256\n", (1,))
+
+
+def test_cifar_records_are_label_then_channels():
+    record = bytes([4]) + bytes([10] * 1024 + [20] * 1024 + [30] * 1024)
+    images, labels = parse_cifar(record * 2, "f")
+    assert images.shape == (2, 3, 32, 32)
+    assert images[1, :, 5, 6].tolist() == [10, 20, 30]
+    assert labels.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("content", [b"", bytes(3072), bytes(3074)])
+def test_cut_cifar_batch_is_refused(content):
+    with pytest.raises(DataError, match=r"test_batch\.bin .* not a whole number of 3073-byte records"):
+        parse_cifar(content, "test_batch.bin")
+
+
+def test_label_out_of_range_is_refused():
+    with pytest.raises(DataError, match="labels-file has a label 10; labels go from 0 to 9"):
+        datasets.to_targets(np.array([0, 10], np.uint8), "labels-file", 10)
+
+
+def test_standardise_per_channel():
+    pixels = np.array([[[[0]], [[255]]]], np.uint8)
+    torch.testing.assert_close(
+        datasets.standardise(pixels, (0.5, 0.25), (0.5, 0.25)), torch.tensor([[[[-1.0]], [[3.0]]]])
+    )
+
+
+# --- building
+
+
+def mnist_contents(train=3, test=2, labels=None):
+    def images(count):
+        return idx(count, 28, 28, payload=bytes([count]) * (784 * count))
+
+    return {
+        "train-images-idx3-ubyte": images(train),
+        "train-labels-idx1-ubyte": labels or idx(train, payload=bytes(range(train))),
+        "t10k-images-idx3-ubyte": images(test),
+        "t10k-labels-idx1-ubyte": idx(test, payload=bytes(range(test))),
+    }
+
+
+def test_mnist_like_files_become_a_dataset():
+    data = DATASETS["fashion_mnist"].build(mnist_contents())
+    assert data.train_inputs.shape == (3, 1, 28, 28)
+    assert data.train_inputs.dtype == torch.float32
+    assert data.train_inputs[0, 0, 0, 0].item() == pytest.approx((3 / 255 - 0.2860) / 0.3530)
+    assert data.train_targets.tolist() == [0, 1, 2]
+    assert data.test_inputs.shape == (2, 1, 28, 28)
+    assert data.test_targets.dtype == torch.int64
+
+
+def test_images_and_labels_must_be_as_many():
+    with pytest.raises(
+        DataError, match="train-images-idx3-ubyte has 3 images, but train-labels-idx1-ubyte has 2 labels"
+    ):
+        DATASETS["mnist"].build(mnist_contents(labels=idx(2, payload=b"\x00\x01")))
+
+
+def test_cifar_batches_are_joined_in_order():
+    contents = {f"data_batch_{i}.bin": bytes([i]) + bytes([i] * 3072) for i in range(1, 6)}
+    data = DATASETS["cifar10"].build({**contents, "test_batch.bin": bytes([9]) + bytes(3072)})
+    assert data.train_targets.tolist() == [1, 2, 3, 4, 5]
+    assert data.train_inputs[4, 0, 0, 0].item() == pytest.approx((5 / 255 - 0.4914) / 0.24703)
+    assert data.test_targets.tolist() == [9]
+    with pytest.raises(DataError, match=r"test_batch\.bin has a label 10"):
+        DATASETS["cifar10"].build({**contents, "test_batch.bin": bytes([10]) + bytes(3072)})
+
+
+# --- digits
+
+
+def test_digits():
+    pytest.importorskip("sklearn")
+    data = load("digits")
+    assert data.train_inputs.shape == (1437, 1, 8, 8)
+    assert data.test_inputs.shape == (360, 1, 8, 8)
+    assert data.train_inputs.mean().item() == pytest.approx(0, abs=1e-5)
+    assert data.train_inputs.std().item() == pytest.approx(1, abs=1e-5)
+    assert data.test_targets.bincount().min() >= 25  # 36 on average: no class is left out of the test set
+    assert data.train_targets.bincount().min() >= 125
+    assert torch.equal(data.test_inputs, load("digits").test_inputs)
+    # The split is part of every recorded result on digits: it may not drift.
+    assert data.test_targets.bincount().tolist() == [43, 37, 29, 33, 41, 30, 34, 46, 32, 35]
+
+
+def test_digits_without_scikit_learn(monkeypatch):
+    real_import = builtins.__import__
+
+    def without_sklearn(name, *rest, **options):
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return real_import(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_sklearn)
+    with pytest.raises(DataError, match=r"pip install 'fedcef\[data\]'"):
+        load("digits")
+
+
+# --- the cache
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A data set of one file in a cache of its own."""
+    content = b"twelve bytes"
+    file = DataFile("a.bin", len(content), hashlib.sha256(content).hexdigest())
+    monkeypatch.setitem(DATASETS, "tiny", DatasetInfo("Tiny", "one file", lambda contents: contents["a.bin"], (file,)))
+    monkeypatch.setenv("FEDCEF_DATA", str(tmp_path))
+    (tmp_path / "tiny").mkdir()
+    path = tmp_path / "tiny" / "a.bin"
+    path.write_bytes(content)
+    return path
+
+
+def test_loads_what_is_verified(tiny):
+    assert load("tiny") == b"twelve bytes"
+
+
+def test_missing_data_name_the_command(tiny):
+    tiny.unlink()
+    with pytest.raises(DataError) as caught:
+        load("tiny")
+    assert str(caught.value) == f"Tiny is not in {tiny.parent}; run: fedcef data get tiny"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"), [(b"twelve byte", "11 bytes instead of 12"), (b"twelve bytez", "SHA-256")]
+)
+def test_damaged_data_are_refused(tiny, content, complaint):
+    tiny.write_bytes(content)
+    with pytest.raises(DataError, match=rf"a\.bin is damaged: .*{complaint}.*; run: fedcef data get tiny"):
+        load("tiny")
+
+
+def test_unreadable_data_are_an_error_of_ours(tiny):
+    tiny.unlink()
+    tiny.mkdir()
+    with pytest.raises(DataError, match=r"a\.bin cannot be read"):
+        load("tiny")
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ConfigError, match="there are digits, mnist, fashion_mnist, cifar10"):
+        load("mnsit")
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "~/.cache/fedcef"),
+        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/fedcef"),
+        ("darwin", {"XDG_CACHE_HOME": "/x"}, "~/Library/Caches/fedcef"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/fedcef"),
+        ("win32", {}, "~/AppData/Local/fedcef"),
+        ("linux", {"FEDCEF_DATA": "~/mine", "XDG_CACHE_HOME": "/x"}, "~/mine"),
+    ],
+)
+def test_cache_folder(monkeypatch, platform, variables, expected):
+    for variable in ("FEDCEF_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert cache_folder() == Path(expected).expanduser()
+
+
+# --- the real files, where they are
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("mnist", 1e-3), ("fashion_mnist", 1e-3)])
+def test_real_files(name, tolerance):
+    if not all((cache_folder() / name / file.name).is_file() for file in DATASETS[name].files):
+        pytest.skip(f"{name} is not in the cache; run: fedcef data get {name}")
+    data = load(name)
+    assert data.train_inputs.shape == (60_000, 1, 28, 28)
+    assert data.test_inputs.shape == (10_000, 1, 28, 28)
+    assert data.train_inputs.mean().item() == pytest.approx(0, abs=tolerance)
+    assert data.train_inputs.std().item() == pytest.approx(1, abs=tolerance)
+    assert data.train_targets.bincount().sum() == 60_000
+    assert data.train_targets.unique().tolist() == list(range(10))

@@ -1,0 +1,154 @@
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fedcef.errors import FedcefError, RunError
+from fedcef.report import figure, load_runs, page, write_report
+from fedcef.report.page import _json
+
+HOSTILE = "<script>alert(1)</script>$\\frac{&\"' {{data}} <img src=x onerror=alert(1)>"
+
+
+class Loads(HTMLParser):
+    """Collects tags, and the attributes that would make a browser fetch something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.data: list[str] = []
+        self._in_data = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        self._in_data = ("id", "data") in attrs
+
+    def handle_data(self, data: str) -> None:
+        if self._in_data:
+            self.data.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_data = False
+
+
+def parse(path: Path) -> Loads:
+    loads = Loads()
+    loads.feed(path.read_text(encoding="utf-8"))
+    return loads
+
+
+def test_writes_the_three_files(make_run, tmp_path):
+    folders = [make_run(f"s{s}", seed=s, accuracy=0.8 + s / 20) for s in range(2)]
+    folders += [make_run("z", label="Zhang", up=900_000), make_run("d", label="Bad", rounds=9, status="diverged")]
+    folders += [make_run("u", label="Cut", rounds=7, status=None)]
+    paths = write_report(folders, tmp_path / "new" / "out")
+    assert [path.name for path in paths] == ["figure.png", "figure.pdf", "report.html"]
+    png, pdf, html = (path.read_bytes() for path in paths)
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(png) > 50_000
+    assert pdf.startswith(b"%PDF-")
+    assert len(pdf) > 10_000
+    assert html.startswith(b"<!doctype html>")
+    assert b"Bad (diverged)" in html
+    assert b"Cut (unfinished)" in html
+    assert b"fedcef run z/config.toml" in html
+
+
+def test_the_page_fetches_nothing_and_its_data_are_the_curves(make_run, tmp_path):
+    path = tmp_path / "report.html"
+    page(load_runs([make_run("a"), make_run("b", label="b", up=900_000)]), path)
+    loads = parse(path)
+    assert loads.fetched == ["data:,"]
+    assert "default-src 'none'" in path.read_text(encoding="utf-8")
+    data = json.loads("".join(loads.data))
+    assert [panel["key"] for panel in data["panels"]] == ["accuracy", "train_loss", "stationarity", "density"]
+    assert [axis["key"] for axis in data["axes"]] == ["wire_bytes", "paper_bytes", "round", "wall_s"]
+    assert data["axes"][0]["log"]
+    curve = data["methods"][0]["curves"]["accuracy"]
+    assert curve["y"][-1] == 90.0
+    assert curve["wire_bytes"][-1] == 600_000
+
+
+def test_text_from_files_stays_text(make_run, tmp_path):
+    folder = make_run("a<b>&", label=HOSTILE)
+    with (folder / "config.toml").open("a") as file:
+        file.write(f"note = {json.dumps(HOSTILE)}\n")
+    summary = json.loads((folder / "summary.json").read_text())
+    summary |= {"dataset": "<b id=evil>", "versions": {"<i>": "<u>"}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    path = tmp_path / "report.html"
+    records = load_runs([folder, make_run("b", label="plain")])
+    page(records, path)
+    text = path.read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert "<b id=evil>" not in text
+    assert parse(path).tags.count("script") == 3  # data, plotly.js, page.js
+    assert parse(path).tags.count("img") == 0
+    assert not re.search(r"\{\{\w+\}\}", text.replace("{{data}}", ""))  # every place was filled
+    figure(records, tmp_path / "figure.svg")  # `$\frac{` is not read as a formula
+    assert "&lt;script&gt;alert" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_json_cannot_end_its_script_element():
+    text = _json({"label": HOSTILE})
+    assert "<" not in text
+    assert json.loads(text) == {"label": HOSTILE}
+
+
+def test_problems_without_accuracy(make_run, tmp_path):
+    records = load_runs([make_run("a", accuracy=None)])
+    page(records, tmp_path / "report.html")
+    assert "Objective" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    figure(records, tmp_path / "figure.svg")
+    svg = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert "Objective" in svg
+    assert "accuracy" not in svg
+
+
+def test_a_run_of_only_its_start_point_and_a_run_that_never_had_a_loss_can_be_drawn(make_run, tmp_path):
+    folder = make_run("a", rounds=1)
+    bare = make_run("b", label="_bare", rounds=1)
+    (bare / "rounds.jsonl").write_text('{"round": 0}\n')
+    (bare / "summary.json").unlink()
+    for name, folders in (("one", [folder]), ("bare", [bare]), ("both", [folder, bare])):
+        records = load_runs(folders)
+        figure(records, tmp_path / f"{name}.png")
+        page(records, tmp_path / f"{name}.html")
+
+
+def test_the_same_runs_give_the_same_figure(make_run, tmp_path):
+    records = load_runs([make_run("a")])
+    for suffix in ("pdf", "svg"):
+        figure(records, tmp_path / f"1.{suffix}")
+        figure(records, tmp_path / f"2.{suffix}")
+        assert (tmp_path / f"1.{suffix}").read_bytes() == (tmp_path / f"2.{suffix}").read_bytes()
+
+
+def test_what_cannot_be_written_is_one_sentence(make_run, tmp_path):
+    folder = make_run("a")
+    with pytest.raises(FedcefError, match=r"a \.png, \.pdf or \.svg file"):
+        figure(load_runs([folder]), tmp_path / "figure.bmp")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        write_report([folder], tmp_path / "file")
+    with pytest.raises(RunError, match="nothing to report"):
+        figure([], tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "draw"),
+    [
+        ("matplotlib", "matplotlib", lambda records, out: figure(records, out / "figure.png")),
+        ("plotly", "plotly.offline", lambda records, out: page(records, out / "report.html")),
+    ],
+)
+def test_missing_packages_say_how_to_get_them(make_run, tmp_path, monkeypatch, package, module, draw):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(FedcefError, match=rf"needs {package}; install it with: pip install 'fedcef\[plot\]'"):
+        draw(load_runs([make_run("a")]), tmp_path)

@@ -1,0 +1,80 @@
+import io
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from fedcef.report import load_runs, table
+from fedcef.report.methods import methods
+from fedcef.report.style import amount, byte_unit
+from fedcef.report.table import results
+
+
+def printed(view: Table) -> str:
+    console = Console(width=100, file=io.StringIO(), force_terminal=False)
+    console.print(view)
+    return console.file.getvalue()
+
+
+def test_cells_are_the_last_values(make_run):
+    content = results(methods(load_runs([make_run("a", up=1_000_000)])))
+    assert [what for what, _ in content.headers][:2] == ["rounds", "accuracy"]
+    assert {unit for what, unit in content.headers if "total" in what} == {"MB"}
+    texts = [cell.text for cell in content.rows[0].cells]
+    assert texts == ["20", "90.00", "0.0231", "25.00", "20.0", "40.0", "60.0", "140", "10.0"]
+
+
+def test_the_best_accuracy_is_bold_and_ties_share_it(make_run):
+    folders = [make_run(n, label=n, accuracy=a) for n, a in (("a", 0.8), ("b", 0.95), ("c", 0.950001))]
+    content = results(methods(load_runs(folders)))
+    assert [row.cells[1].best for row in content.rows] == [False, True, True]
+
+
+def test_seeds_give_mean_and_standard_deviation(make_run):
+    folders = [make_run(f"s{s}", seed=s, accuracy=a) for s, a in enumerate((0.8, 0.9, 1.0))]
+    (row,) = results(methods(load_runs(folders))).rows
+    assert row.remark == "3 seeds"
+    assert (row.cells[1].text, row.cells[1].spread) == ("90.00", "10.00")
+    assert row.cells[4].spread == ""  # equal byte counts
+
+
+def test_diverged_and_unfinished_runs_say_so(make_run):
+    folders = [
+        make_run("d", label="d", rounds=9, status="diverged", accuracy=1.0),
+        make_run("u", label="u", rounds=12, status=None, accuracy=0.5),
+    ]
+    diverged, unfinished = results(methods(load_runs(folders))).rows
+    assert [cell.text for cell in diverged.cells[:3]] == ["9/20", "diverged", "–"]
+    assert unfinished.cells[0].text == "12/20"
+    assert unfinished.remark == "unfinished"
+    assert [row.cells[1].best for row in (diverged, unfinished)] == [False, True]
+
+
+def test_problems_without_accuracy_show_the_objective_and_the_least_is_best(make_run):
+    folders = [make_run("a", label="a", accuracy=None, rounds=10), make_run("b", label="b", accuracy=None)]
+    content = results(methods(load_runs(folders)))
+    assert content.headers[1][0] == "objective"
+    assert [row.cells[1].best for row in content.rows] == [False, True]
+
+
+def test_fits_in_100_columns_and_labels_are_not_markup(make_run):
+    label = "[bold red]a rather long label[/] of a method"
+    folders = [make_run(f"s{s}", label=label, seed=s, accuracy=0.9 + s / 50, up=123_456_789) for s in range(3)]
+    text = printed(table(load_runs(folders)))
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "[bold red]" in text
+    assert "…" not in text
+    assert "±2.00" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (1234.0, "1,234"), (12.34, "12.3"), (0.01234, "0.0123"), (float("nan"), "–")]
+)
+def test_amounts(value, text):
+    assert amount(value) == text
+
+
+def test_a_gigabyte_is_a_thousand_million_bytes():
+    assert byte_unit(1e9) == (1e9, "GB")
+    assert byte_unit(999e6) == (1e6, "MB")
+    assert byte_unit(0.0) == (1.0, "B")

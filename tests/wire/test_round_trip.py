@@ -1,0 +1,157 @@
+"""What is decoded is what was encoded, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedcef.wire import Dense, FrameKind, Nonzeros, Payload, Seeded, Sparse, cast, decode, encode
+
+from .reference import read_frame, support
+from .samples import DTYPES, SUPPORTS, decoded_part, sparse, stacks, vector
+
+KINDS = list(stacks(()))
+
+
+def assert_same(a: Tensor, b: Tensor) -> None:
+    assert a.dtype == b.dtype
+    assert torch.equal(a, b)
+    assert torch.equal(a.signbit(), b.signbit())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("support", SUPPORTS)
+def test_sparse(support: str, dtype: torch.dtype) -> None:
+    sent = sparse(support, dtype)
+    data = sent.encode()
+    got = decoded_part(data)
+    assert isinstance(got, Sparse)
+    assert_same(got.values, sent.values)
+    assert torch.equal(got.indices, sent.indices)
+    assert got.dim == sent.dim
+    assert len(data) == int(sent.nbytes())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_value_and_size_of_every_kind(kind: str, dtype: torch.dtype) -> None:
+    sent = stacks((), dtype)[kind]
+    data = sent.encode()
+    got = decoded_part(data)
+    assert_same(got.dense(), sent.dense())
+    assert got.dense().dtype == (torch.float32 if dtype.itemsize == 2 else dtype)
+    assert got.encode() == data
+    assert int(got.nbytes()) == len(data) == int(sent.nbytes())
+    assert sent.dim == got.dim == 600
+
+
+@pytest.mark.parametrize(("kind", "form"), [("nonzeros", Sparse), ("only nonzeros", Dense), ("no nonzeros", Sparse)])
+def test_nonzeros_take_the_smaller_form(kind: str, form: type) -> None:
+    assert isinstance(decoded_part(stacks(())[kind].encode()), form)
+
+
+def test_nonzeros_send_negative_zero_as_zero_in_both_forms() -> None:
+    for length in (2, 100):
+        sent = Nonzeros(torch.cat([torch.tensor([1.0, -0.0]), torch.full((length - 2,), -0.0)]))
+        assert_same(sent.dense(), decoded_part(sent.encode()).dense())
+        assert not sent.dense().signbit().any()
+
+
+def test_seeded_draws_its_support_only_when_asked() -> None:
+    got = decoded_part(Seeded(torch.ones(1), torch.tensor(7), 2**32 - 1).encode())  # its support would take 32 GiB
+    assert isinstance(got, Seeded)
+    assert (int(got.key), got.dim) == (7, 2**32 - 1)
+
+
+@pytest.mark.parametrize("key", [0, -2, 2**63 - 1, 1234567890123456789])
+def test_seeded_draws_the_support_of_the_page(key: int) -> None:
+    dense = Seeded(torch.ones(30), torch.tensor(key), 500).dense()
+    assert dense.nonzero().squeeze(-1).tolist() == support(key, 500, 30)
+
+
+def test_decoded_payloads_own_writable_memory() -> None:
+    data = bytearray(encode({"z": Dense(torch.ones(3)), "c": sparse("first")}, FrameKind.STATE, 0))
+    message = decode(memoryview(data)).message
+    data[:] = bytes(len(data))
+    dense, kept = message["z"], message["c"]
+    assert isinstance(dense, Dense)
+    assert isinstance(kept, Sparse)
+    dense.values.add_(1)
+    kept.indices.add_(1)
+    assert dense.values.tolist() == [2.0, 2.0, 2.0]
+    assert kept.indices.tolist() == [1]
+
+
+def test_extreme_values_survive() -> None:
+    for dtype in DTYPES:
+        info = torch.finfo(dtype)
+        values = torch.tensor([info.max, info.min, info.tiny, -info.tiny, info.smallest_normal / 4, -0.0], dtype=dtype)
+        got = decoded_part(Dense(values).encode())
+        assert isinstance(got, Dense)
+        assert_same(got.values, values)
+
+
+def test_cast() -> None:
+    values = torch.tensor([1.0, 1 / 3], dtype=torch.float64)
+    assert cast(values, "float32").dtype == torch.float32
+    assert cast(values, "bfloat16").tolist() == [1.0, 0.333984375]
+    assert cast(values, "float16").tolist() == [1.0, 0.333251953125]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_and_sums(kind: str) -> None:
+    stack = stacks((5,), torch.float64)[kind]
+    rows = stack.rows()
+    total = torch.zeros(stack.dim, dtype=torch.float64)
+    for row, value in zip(rows, stack.dense(), strict=True):
+        assert_same(row.dense(), value)
+        decoded_part(row.encode()).add_to(total)
+    torch.testing.assert_close(total / 5, stack.dense().mean(0), rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_add_to_takes_any_value_type(dtype: torch.dtype) -> None:
+    for payload in stacks((), dtype).values():
+        total = torch.ones(payload.dim)
+        payload.add_to(total)
+        assert torch.equal(total, 1 + payload.dense().float())
+
+
+@st.composite
+def payloads(draw: st.DrawFn) -> Payload:
+    dim = draw(st.integers(1, 300))
+    dtype = draw(st.sampled_from(DTYPES))
+    indices = torch.tensor(sorted(draw(st.sets(st.integers(0, dim - 1), max_size=40))), dtype=torch.int64)
+    values = vector(len(indices), dtype, seed=draw(st.integers(0, 9)))
+    stretched = draw(st.sampled_from([1, 17, 70_001]))
+    sent = Sparse(values, indices * stretched, dim * stretched)
+    if stretched > 1:
+        return sent
+    return draw(st.sampled_from([sent, Dense(vector(dim, dtype)), Nonzeros(sent.dense().to(dtype))]))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    message=st.dictionaries(st.text(min_size=1, max_size=5), payloads(), max_size=3),
+    kind=st.sampled_from(FrameKind),
+    round_=st.integers(0, 2**32 - 1),
+)
+def test_any_message_against_the_reference_decoder(message: dict[str, Payload], kind: FrameKind, round_: int) -> None:
+    data = encode(message, kind, round_)
+    frame = decode(data)
+    assert (frame.kind, frame.round, list(frame.message)) == (kind, round_, list(message))
+    assert encode(frame.message, kind, round_) == data
+    expected_kind, expected_round, expected = read_frame(data)
+    assert (expected_kind, expected_round) == (kind, round_)
+    for name, sent in message.items():
+        got = frame.message[name]
+        assert isinstance(got, Dense | Sparse)
+        assert got.dim == expected[name].dim == sent.dim
+        assert got.values.tolist() == expected[name].values
+        if isinstance(got, Sparse):
+            assert got.indices.tolist() == expected[name].indices
+        if sent.dim < 1000:
+            assert torch.equal(got.dense(), sent.dense())

@@ -56,9 +56,7 @@ class FedCEF(Algorithm):
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         c, c_i, v_i = replica["c"], client["c_i"], client["v_i"]
         drift = self.drift_weight * (c - c_i)
-        _, g_mean = corrected_steps(
-            replica["z"], drift, oracle, self.regularizer, self.local_lr, self.local_steps
-        )
+        _, g_mean = corrected_steps(replica["z"], drift, oracle, self.regularizer, self.local_lr, self.local_steps)
         v_i = (1 - self.mixing) * v_i + self.mixing * g_mean
         delta = self.compressor.compress(v_i - c_i, key)
         return {"delta": delta}, {"c_i": c_i + delta.dense(), "v_i": v_i}

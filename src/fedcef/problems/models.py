@@ -56,9 +56,7 @@ class PaperCNN(nn.Module):
                 channels = out
         self.features = nn.Sequential(*layers)
         area = (height >> len(blocks)) * (width >> len(blocks))
-        self.classifier = nn.Sequential(
-            nn.Linear(channels * area, hidden), nn.ReLU(), nn.Linear(hidden, num_classes)
-        )
+        self.classifier = nn.Sequential(nn.Linear(channels * area, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.features(x.to(memory_format=torch.channels_last))

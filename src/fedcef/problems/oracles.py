@@ -92,7 +92,9 @@ class ClientLoop(GradientOracle):
         self._draws = has_dropout(problem.model)
         if workers is None:
             workers = 1 if self._draws or problem.z0.is_cuda else cores()
-        self._pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
+        self._pool = (
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
+        )
         self._thread = threading.local()
 
     def gradients(self, x: Tensor, clients: Tensor, rows: Tensor | None, key: Key, k: int) -> Tensor:

@@ -153,7 +153,9 @@ def _parameters(model: nn.Module) -> dict[str, Tensor]:
         )
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     if frozen:
-        raise ProblemError(f"The parameter {frozen[0]} is frozen (requires_grad=False); make it trainable or a constant.")
+        raise ProblemError(
+            f"The parameter {frozen[0]} is frozen (requires_grad=False); make it trainable or a constant."
+        )
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     if not parameters:
         raise ProblemError("The model has no parameters to train.")
@@ -171,18 +173,21 @@ def _samples(data: Any, whose: str) -> Samples:
         samples = Samples(*data)
     elif isinstance(data, Sized) and hasattr(data, "__getitem__"):
         rows = [data[i] for i in range(len(data))]
-        samples = Samples(
-            torch.stack([torch.as_tensor(row[0]) for row in rows]), torch.stack([torch.as_tensor(row[1]) for row in rows])
-        ) if rows else Samples(torch.empty(0), torch.empty(0))
+        samples = (
+            Samples(
+                torch.stack([torch.as_tensor(row[0]) for row in rows]),
+                torch.stack([torch.as_tensor(row[1]) for row in rows]),
+            )
+            if rows
+            else Samples(torch.empty(0), torch.empty(0))
+        )
     else:
         raise ProblemError(
             f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "
             f"not {type(data).__name__}."
         )
     if len(samples.inputs) != len(samples.targets):
-        raise ProblemError(
-            f"The data of {whose} has {len(samples.inputs)} inputs but {len(samples.targets)} targets."
-        )
+        raise ProblemError(f"The data of {whose} has {len(samples.inputs)} inputs but {len(samples.targets)} targets.")
     if len(samples) == 0:
         raise ProblemError(f"The data of {whose} is empty; leave the client out or give it samples.")
     return samples

@@ -68,7 +68,7 @@ def table(records: Sequence[RunRecord]) -> Table:
     """The results for a terminal of 100 columns; the best accuracy (or objective) is bold."""
     content = results(methods(records))
     view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    view.add_column("method", overflow="fold", min_width=12, max_width=30)
+    view.add_column("method", overflow="fold", min_width=8, max_width=30)
     for what, unit in content.headers:
         view.add_column("\n".join([*what.split(), *unit.split()]), justify="right", no_wrap=True)
     for row in content.rows:

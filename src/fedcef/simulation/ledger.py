@@ -50,9 +50,7 @@ class Ledger:
         """Count one round; `listeners` are the clients that take part in the next one."""
         snapshot: Message = {name: Dense(vector) for name, vector in replica.items()}
         self.wire.add(frame_nbytes(up), frame_nbytes(down), frame_nbytes(snapshot), listeners)
-        self.paper.add(
-            frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot), listeners
-        )
+        self.paper.add(frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot), listeners)
 
     def totals(self) -> dict[str, int]:
         return {

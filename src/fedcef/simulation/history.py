@@ -1,0 +1,46 @@
+"""A run from Python: simulate a problem and keep what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from fedcef.algorithm import Algorithm
+from fedcef.problems.problem import Problem
+from fedcef.simulation.engine import Simulation
+from fedcef.simulation.evaluation import Evaluator
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The records of a run, evaluated round by evaluated round, and the trained parameters."""
+
+    records: list[dict[str, float]]
+    parameters: dict[str, Tensor]
+
+    def __getitem__(self, measure: str) -> list[float]:
+        """One measure over the evaluated rounds, e.g. history["accuracy"]."""
+        return [record[measure] for record in self.records]
+
+
+def simulate(
+    problem: Problem, algorithm: Algorithm, *, rounds: int = 100, eval_every: int = 10, **options: Any
+) -> History:
+    """Run an algorithm on a problem in memory; options are those of `Simulation` (seed, batch_size, clip_norm, …).
+
+    The problem's regulariser is the one that is minimised, and the compressor is fitted to the model's layers.
+    """
+    algorithm = replace(algorithm, regularizer=problem.regularizer, compressor=algorithm.compressor.fit(problem.layout))
+    simulation = Simulation(problem, algorithm, **options)
+    evaluate = Evaluator(problem, algorithm.step)
+    records = []
+    while True:
+        if simulation.round % eval_every == 0 or simulation.round == rounds:
+            simulation.check_finite()
+            records.append({"round": simulation.round, **simulation.ledger.totals(), **evaluate(simulation.model())})
+        if simulation.round == rounds:
+            break
+        simulation.step()
+    return History(records, problem.layout.unflatten(simulation.model()))

@@ -44,7 +44,7 @@ class Layout:
 
     def unflatten(self, x: Tensor) -> dict[str, Tensor]:
         """A vector (..., p) to named views (..., *shape) of it."""
-        parts = torch.split(x, self.sizes, dim=-1)
+        parts = torch.split(x, list(self.sizes), dim=-1)
         return {
             name: part.reshape(x.shape[:-1] + shape)
             for name, part, shape in zip(self.names, parts, self.shapes, strict=True)

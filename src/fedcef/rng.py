@@ -58,12 +58,13 @@ def bits(key: Tensor, count: int) -> Tensor:
 
 def uniform(key: Tensor, count: int) -> Tensor:
     """`count` float64 in [0, 1) per key, with 53 random bits each."""
-    return _shift_right(bits(key, count), 11).to(torch.float64) * 2.0**-53
+    return torch.mul(_shift_right(bits(key, count), 11).to(torch.float64), 2.0**-53)
 
 
 def normal(key: Tensor, count: int) -> Tensor:
     """`count` standard normal float64 per key (inverse normal distribution function)."""
-    return torch.special.ndtri(uniform(key, count) + 2.0**-54)
+    numbers: Tensor = torch.special.ndtri(uniform(key, count) + 2.0**-54)
+    return numbers
 
 
 def integers(key: Tensor, count: int, below: Tensor) -> Tensor:

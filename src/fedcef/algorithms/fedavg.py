@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Algorithm, Key, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.rng import Key
 from fedcef.wire import Dense
 
 

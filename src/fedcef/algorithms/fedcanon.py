@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Algorithm, Key, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.regularizers import Zero
+from fedcef.rng import Key
 from fedcef.wire import Dense
 
 
@@ -37,16 +38,6 @@ class FedCanon(Algorithm):
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         drift = replica["c"] - client["c_i"]
         _, c_i = corrected_steps(replica["z"], drift, oracle, Zero(), self.local_lr, self.local_steps)
-        return {"c_i": z0.new_zeros(z0.shape)}
-
-    def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        drift = replica["c"] - client["c_i"]
-        x, g_sum = replica["z"], 0.0
-        for k in range(self.local_steps):
-            g = oracle(x, k)
-            g_sum = g_sum + g
-            x = x - self.local_lr * (g + drift)
-        c_i = g_sum / self.local_steps
         return {"c_i": Dense(c_i)}, {"c_i": c_i}
 
     def server_step(

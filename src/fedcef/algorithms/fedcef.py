@@ -26,8 +26,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, Fraction, Key, Message, Oracle, State, UnitInterval, Vector
+from fedcef.algorithm import Algorithm, Fraction, Message, Oracle, State, UnitInterval, Vector
 from fedcef.algorithms.local_steps import corrected_steps
+from fedcef.rng import Key
 from fedcef.wire import Dense, Nonzeros
 
 

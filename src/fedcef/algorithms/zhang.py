@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Algorithm, Key, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
+from fedcef.rng import Key
 from fedcef.wire import Dense
 
 

@@ -71,7 +71,7 @@ class LayerwiseTopK(_Sparsifier):
 
     def compress(self, x: Tensor, key: Key) -> Payload:
         start, kept = 0, []
-        for layer in x.split(self.sizes or x.shape[-1], dim=-1):
+        for layer in torch.split(x, list(self.sizes) or x.shape[-1], dim=-1):
             kept.append(start + largest(layer, self.count(layer.shape[-1])))
             start += layer.shape[-1]
         indices = torch.cat(kept, dim=-1)

@@ -42,12 +42,12 @@ class Classification(ProblemSource):
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         data = load(self.name)
-        options: dict[str, Any] = {
+        options: dict[str, dict[str, Any]] = {
             "iid": {},
             "dirichlet": {"alpha": self.alpha, "min_size": self.min_size},
             "shards": {"classes_per_client": self.classes_per_client},
-        }[self.partition]
-        parts = partition(self.partition, data.train_targets, num_clients, seed, **options)
+        }
+        parts = partition(self.partition, data.train_targets, num_clients, seed, **options[self.partition])
         return Problem.build(
             seeded_model(model, tuple(data.train_inputs.shape[1:]), data.num_classes, seed),
             nn.functional.cross_entropy,

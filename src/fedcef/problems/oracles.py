@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
@@ -37,7 +37,7 @@ class Batches:
         """Rows of the table of samples for every step of a round: (clients, steps, size)."""
         keys = rng.fold(key.own, rng.BATCHES)
         drawn = rng.integers(keys, steps * self.size, problem.sizes[clients])
-        return (problem.starts[clients].unsqueeze(-1) + drawn).unflatten(-1, (steps, self.size))
+        return (problem.starts[clients].unsqueeze(-1) + drawn).view(len(clients), steps, self.size)
 
 
 class GradientOracle(ABC):
@@ -74,7 +74,7 @@ class Stacked(GradientOracle):
         def loss(x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
             return problem.loss(problem.outputs(model, x, inputs), targets)
 
-        self._gradients = torch.func.vmap(torch.func.grad(loss))
+        self._gradients: Callable[..., Tensor] = torch.func.vmap(torch.func.grad(loss))
 
     def gradients(self, x: Tensor, clients: Tensor, rows: Tensor | None, key: Key, k: int) -> Tensor:
         train = self.problem.train
@@ -150,7 +150,7 @@ def make_oracle(problem: Problem, kind: str, batches: Batches, clip_norm: float 
 
 def clip(g: Tensor, norm: float) -> Tensor:
     """Each gradient scaled down to at most the given norm."""
-    return g * (norm / g.norm(dim=-1, keepdim=True)).clamp(max=1.0)
+    return g * torch.clamp(norm / torch.linalg.vector_norm(g, dim=-1, keepdim=True), max=1.0)
 
 
 def has_dropout(model: nn.Module) -> bool:

@@ -17,10 +17,10 @@ from fedcef.algorithm import Algorithm, Count, Positive
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.errors import ConfigError
+from fedcef.options import explain, make, unknown_key
 from fedcef.problems.catalog import DATA
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
-from fedcef.options import explain, make, unknown_key
 
 Section = dict[str, Any]
 NotNegative = Annotated[int, Field(ge=0)]

@@ -74,4 +74,4 @@ def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> float:
 
 
 def _chunks(samples: Samples) -> zip[tuple[Tensor, Tensor]]:
-    return zip(samples.inputs.split(_CHUNK), samples.targets.split(_CHUNK), strict=True)
+    return zip(torch.split(samples.inputs, _CHUNK), torch.split(samples.targets, _CHUNK), strict=True)

@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 def seed_key(seed: int) -> Tensor:
     """The root key of a run."""
-    return _mix(torch.tensor(seed, dtype=torch.int64) + _GOLDEN)
+    return _mix(torch.tensor(_signed(seed), dtype=torch.int64) + _GOLDEN)
 
 
 def fold(key: Tensor, data: int | Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -28,6 +29,11 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of one sample's input and target."""
+        return tuple(self.inputs.shape[1:]), tuple(self.targets.shape[1:])
 
     def to(self, device: torch.device | str) -> Samples:
         return Samples(self.inputs.to(device), self.targets.to(device))
@@ -68,6 +74,12 @@ class Problem:
         if not clients:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
         shards = [_samples(data, f"client {i}") for i, data in enumerate(clients)]
+        for i, shard in enumerate(shards):
+            if shard.shapes != shards[0].shapes:
+                raise ProblemError(
+                    f"The data of client {i} does not fit client 0's: a sample's input and target have the shapes "
+                    f"{shard.shapes}, not {shards[0].shapes}."
+                )
         sizes = torch.tensor([len(shard) for shard in shards])
         pooled = Samples(torch.cat([s.inputs for s in shards]), torch.cat([s.targets for s in shards]))
         layout = Layout.of(parameters)
@@ -169,18 +181,15 @@ def _samples(data: Any, whose: str) -> Samples:
     """A pair of tensors, or a map-style data set of (input, target) pairs, as one table."""
     if isinstance(data, Samples):
         samples = data
-    elif isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data):
-        samples = Samples(*data)
+    elif isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(p, Tensor | np.ndarray) for p in data):
+        samples = Samples(*map(torch.as_tensor, data))
     elif isinstance(data, Sized) and hasattr(data, "__getitem__"):
-        rows = [data[i] for i in range(len(data))]
-        samples = (
-            Samples(
-                torch.stack([torch.as_tensor(row[0]) for row in rows]),
-                torch.stack([torch.as_tensor(row[1]) for row in rows]),
-            )
-            if rows
-            else Samples(torch.empty(0), torch.empty(0))
-        )
+        try:
+            rows = [data[i] for i in range(len(data))]
+            parts = [torch.stack([torch.as_tensor(row[j]) for row in rows]) if rows else torch.empty(0) for j in (0, 1)]
+        except Exception as error:
+            raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
+        samples = Samples(*parts)
     else:
         raise ProblemError(
             f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "

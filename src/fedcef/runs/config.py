@@ -17,7 +17,7 @@ from fedcef.algorithm import Algorithm, Count, Positive
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.errors import ConfigError
-from fedcef.options import explain, make, unknown_key
+from fedcef.options import check, explain, make, unknown_key
 from fedcef.problems.catalog import DATA
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
@@ -86,8 +86,7 @@ class Config(BaseModel):
 
     def _regularizer(self, problem: Problem) -> Regularizer:
         options = dict(self.regularizer)
-        patterns = options.pop("on", ["*"])
-        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        patterns = check("regularizer.on", list[str], _listed(options.pop("on", "*")))
         regularizer = make("regularizer", REGULARIZERS, options)
         chosen = problem.layout.mask(patterns).nonzero().squeeze(-1)
         if len(chosen) == 0:
@@ -124,10 +123,9 @@ class Config(BaseModel):
 
 def load_config(name_or_path: str, changes: Iterable[str] = ()) -> Config:
     """The settings of a shipped experiment or of a TOML file, changed by `key=value` strings."""
-    text = _find(name_or_path)
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = tomllib.loads(_find(name_or_path))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name_or_path} is not valid TOML: {error}.") from None
     table.setdefault("name", Path(name_or_path).stem)
     return _validated(_changed(table, dict(_parse_change(change) for change in changes)))
@@ -140,11 +138,17 @@ def experiments() -> dict[str, str]:
     return {f.name.removesuffix(".toml"): f.read_text("utf-8").splitlines()[0].lstrip("# ") for f in files}
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"device is {name!r}; it must be cpu or cuda.") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device is {name!r}; it must be cpu or cuda.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but torch sees no CUDA device here; use device = 'cpu'.")
     return device
@@ -181,13 +185,13 @@ def _changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         section, dot, option = key.partition(".")
         if not dot:
             result[section] = changes[key]
-        elif option == "name" and result.get(section, {}).get("name") not in (None, changes[key]):
-            result[section] = {"name": changes[key]}
-        else:
-            result.setdefault(section, {})
-            if not isinstance(result[section], dict):
-                raise ConfigError(f"{section} is a single value and has no {option}.")
-            result[section][option] = changes[key]
+            continue
+        old = result.setdefault(section, {})
+        if not isinstance(old, dict):
+            raise ConfigError(f"{section} is a single value and has no {option}.")
+        if option == "name" and old.get("name") not in (None, changes[key]):
+            old.clear()
+        old[option] = changes[key]
     return result
 
 
@@ -197,7 +201,9 @@ def _validated(table: dict[str, Any]) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
-            key = ".".join(map(str, first["loc"]))
-            section = Config.model_fields if len(first["loc"]) == 1 else Evaluation.model_fields
-            raise ConfigError(unknown_key(key, section)) from None
+            *section, key = map(str, first["loc"])
+            kinds: dict[str, type[BaseModel]] = {"eval": Evaluation, "compare": Variant}
+            kind = kinds[section[0]] if section else Config
+            allowed = [".".join([*section, field.alias or name]) for name, field in kind.model_fields.items()]
+            raise ConfigError(unknown_key(".".join([*section, key]), allowed)) from None
         raise ConfigError(explain(error)) from None

@@ -1,0 +1,302 @@
+"""Gradient oracles: two ways to the same gradients, on samples that depend on nothing but the key."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedcef.errors import ConfigError
+from fedcef.problems.lasso import lasso
+from fedcef.problems.models import MODELS
+from fedcef.problems.oracles import Batches, ClientLoop, Stacked, clip, has_dropout, make_oracle, single_thread
+from fedcef.problems.problem import Problem
+from fedcef.regularizers import Zero
+from fedcef.rng import round_key
+
+
+def classification(model, shape, sizes, dtype=torch.float64):
+    g = torch.Generator().manual_seed(0)
+    clients = [(torch.randn(n, *shape, generator=g).to(dtype), torch.randint(0, 3, (n,), generator=g)) for n in sizes]
+    return Problem.build(model.to(dtype), cross_entropy, clients)
+
+
+def small(name="softmax", sizes=(9, 4, 30), dtype=torch.float64):
+    torch.manual_seed(0)
+    return classification(MODELS[name]((2, 3), 3), (2, 3), sizes, dtype)
+
+
+def dropout(sizes=(9, 4, 30)):
+    torch.manual_seed(0)
+    return classification(nn.Sequential(nn.Linear(6, 40), nn.Dropout(0.5), nn.Linear(40, 3)), (6,), sizes)
+
+
+def points(problem, seed=3):
+    g = torch.Generator().manual_seed(seed)
+    z0 = problem.z0
+    return z0 + 0.1 * torch.randn(problem.num_clients, problem.dim, generator=g).to(z0.dtype)
+
+
+def everyone(problem, round_=0):
+    clients = torch.arange(problem.num_clients)
+    return clients, round_key(7, round_, clients)
+
+
+def of_round(oracle, steps=3, round_=0):
+    clients, key = everyone(oracle.problem, round_)
+    return oracle.for_round(clients, key, steps)
+
+
+def plain_gradient(problem, x, inputs, targets):
+    model = deepcopy(problem.model).train()
+    nn.utils.vector_to_parameters(x.clone(), model.parameters())
+    loss = problem.loss(model(inputs), targets)
+    return nn.utils.parameters_to_vector(torch.autograd.grad(loss, list(model.parameters())))
+
+
+# Which samples
+
+
+def test_batches_are_each_client_s_own_samples():
+    problem = small()
+    clients, key = everyone(problem)
+    rows = Batches(50).rows(problem, clients, key, steps=4)
+    assert rows.shape == (3, 4, 50)
+    for client, start, size in zip(rows, problem.starts.tolist(), problem.sizes.tolist(), strict=True):
+        assert client.unique().tolist() == list(range(start, start + size))  # 200 draws: all of them, no others
+
+
+def test_batches_repeat_for_the_same_key_and_differ_otherwise():
+    problem = small(sizes=(1000, 1000, 1000))
+    clients, key = everyone(problem)
+    rows = Batches(8).rows(problem, clients, key, steps=4)
+    assert torch.equal(rows, Batches(8).rows(problem, clients, key, steps=4))
+    within = rows - problem.starts.view(-1, 1, 1)
+    assert len({tuple(batch) for client in within.tolist() for batch in client}) == 12
+    another = Batches(8).rows(problem, *everyone(problem, round_=1), steps=4)
+    assert not (rows == another).all(-1).any()
+
+
+def test_a_client_s_batches_do_not_depend_on_the_cohort():
+    problem = small(sizes=(50, 60, 70))
+    clients, key = everyone(problem)
+    rows = Batches(8).rows(problem, clients, key, steps=4)
+    some = torch.tensor([2, 0])
+    assert torch.equal(Batches(8).rows(problem, some, round_key(7, 0, some), steps=4), rows[some])
+
+
+def test_fewer_steps_are_the_first_of_more():
+    problem = small()
+    clients, key = everyone(problem)
+    rows = Batches(8).rows(problem, clients, key, steps=6)
+    assert torch.equal(Batches(8).rows(problem, clients, key, steps=2), rows[:, :2])
+
+
+# The gradients
+
+
+@pytest.mark.parametrize("kind", [ClientLoop, Stacked])
+@pytest.mark.parametrize("name", ["softmax", "mlp"])
+def test_gradients_are_autograd_s_on_the_batches(name, kind):
+    problem = small(name)
+    clients, key = everyone(problem)
+    rows = Batches(5).rows(problem, clients, key, steps=3)
+    oracle, x = of_round(kind(problem, Batches(5), None)), points(problem)
+    for k in range(3):
+        found = oracle(x, k)
+        for i in range(3):
+            inputs, targets = problem.train.inputs[rows[i, k]], problem.train.targets[rows[i, k]]
+            expected = plain_gradient(problem, x[i], inputs, targets)
+            assert torch.allclose(found[i], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.3])
+@pytest.mark.parametrize("batch_size", [0, 1, 6])
+@pytest.mark.parametrize("name", ["softmax", "mlp"])
+def test_stacked_and_loop_agree(name, batch_size, clip_norm):
+    problem = small(name, sizes=(8, 8, 8))
+    x = points(problem)
+    stacked = of_round(Stacked(problem, Batches(batch_size), clip_norm))
+    loop = of_round(ClientLoop(problem, Batches(batch_size), clip_norm))
+    for k in range(3):
+        assert torch.allclose(stacked(x, k), loop(x, k), rtol=0, atol=1e-12)
+
+
+def test_stacked_and_loop_agree_on_the_lasso():
+    problem = lasso(Zero(), num_clients=4, samples=10, dim=12, support=3, dtype=torch.float64)
+    x = points(problem)
+    stacked, loop = (of_round(kind(problem, Batches(3), None))(x, 1) for kind in (Stacked, ClientLoop))
+    assert torch.allclose(stacked, loop, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["loop", "stacked"])
+def test_exact_gradients(kind):
+    problem = small("mlp", sizes=(7, 7, 7))
+    x = points(problem)
+    oracle = of_round(make_oracle(problem, kind, Batches(0), None))
+    for k in range(2):
+        for i, found in enumerate(oracle(x, k)):
+            batch = problem.client_samples(i)
+            expected = plain_gradient(problem, x[i], batch.inputs, batch.targets)
+            assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_exact_gradients_of_clients_of_different_size():
+    problem = small("softmax", sizes=(1, 4, 30))
+    x = points(problem)
+    oracle = make_oracle(problem, "auto", Batches(0), None)
+    assert isinstance(oracle, ClientLoop)
+    for i, found in enumerate(of_round(oracle)(x, 0)):
+        batch = problem.client_samples(i)
+        expected = plain_gradient(problem, x[i], batch.inputs, batch.targets)
+        assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ClientLoop, Stacked])
+@pytest.mark.parametrize("batch_size", [0, 5])
+def test_one_point_for_all_clients(kind, batch_size):
+    problem = small(sizes=(6, 6, 6))
+    oracle = of_round(kind(problem, Batches(batch_size), None))
+    x = points(problem)[0]
+    found = oracle(x, 1)
+    assert found.shape == (3, problem.dim)
+    assert torch.equal(found, oracle(x.expand(3, -1).contiguous(), 1))
+    assert not torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("kind", [ClientLoop, Stacked])
+def test_some_of_the_clients(kind):
+    problem = small(sizes=(6, 6, 6))
+    oracle = kind(problem, Batches(4), None)
+    x = points(problem)
+    full = of_round(oracle)(x, 2)
+    some = torch.tensor([0, 2])
+    assert torch.allclose(oracle.for_round(some, round_key(7, 0, some), 3)(x[some], 2), full[some], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [ClientLoop, Stacked])
+def test_nothing_is_changed_and_no_graph_is_kept(kind):
+    problem = small("mlp", sizes=(6, 6, 6))
+    x, model = points(problem), deepcopy(problem.model.state_dict())
+    before = x.clone()
+    with torch.no_grad():  # as in the engine
+        found = of_round(kind(problem, Batches(4), None))(x, 0)
+    assert not found.requires_grad
+    assert torch.equal(x, before)
+    assert all(torch.equal(tensor, model[name]) for name, tensor in problem.model.state_dict().items())
+
+
+def test_the_number_of_workers_does_not_change_a_bit():
+    torch.manual_seed(0)
+    problem = classification(MODELS["mnist_cnn"]((1, 28, 28), 3), (1, 28, 28), (5, 8, 6), torch.float32)
+    x = points(problem) * 0.9
+    one, two = (of_round(ClientLoop(problem, Batches(4), None, workers=n), steps=2) for n in (1, 2))
+    for k in range(2):
+        assert torch.equal(one(x, k), two(x, k))
+
+
+def test_threads_are_given_back():
+    before = torch.get_num_threads()
+    problem = small()
+    of_round(ClientLoop(problem, Batches(4), None, workers=1))(problem.z0, 0)
+    assert torch.get_num_threads() == before
+
+
+def test_threads_are_given_back_after_an_error():
+    before = torch.get_num_threads()
+
+    def fail():
+        with single_thread():
+            assert torch.get_num_threads() == 1
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.get_num_threads() == before
+
+
+# Clipping
+
+
+def test_clipping():
+    g = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
+    clipped = clip(g, 1.0)
+    assert torch.allclose(clipped[0], torch.tensor([0.6, 0.8], dtype=torch.float64))
+    assert torch.equal(clipped[1:3], g[1:3])
+    assert torch.allclose(clipped[3], torch.tensor([-0.6, 0.8], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", [ClientLoop, Stacked])
+def test_every_client_s_gradient_is_clipped_by_itself(kind):
+    problem = small(sizes=(6, 6, 6))
+    x = points(problem)
+    full = of_round(kind(problem, Batches(4), None))(x, 0)
+    norms = full.norm(dim=-1)
+    limit = float(norms.median())
+    clipped = of_round(kind(problem, Batches(4), limit))(x, 0)
+    assert bool((clipped.norm(dim=-1) <= limit * (1 + 1e-12)).all())
+    below = norms <= limit
+    assert 0 < int(below.sum()) < 3
+    assert torch.equal(clipped[below], full[below])
+    assert torch.allclose(clipped / clipped.norm(dim=-1, keepdim=True), full / norms.unsqueeze(-1))
+
+
+# Dropout
+
+
+def test_dropout_is_found():
+    assert has_dropout(dropout().model)
+    assert has_dropout(nn.Sequential(nn.Sequential(nn.Dropout2d(0.1))))
+    assert not has_dropout(small("mlp").model)
+
+
+def test_dropout_is_a_function_of_round_client_and_step():
+    problem = dropout(sizes=(6, 6, 6))
+    oracle, x = ClientLoop(problem, Batches(0), None), problem.z0
+    torch.manual_seed(1)
+    first = of_round(oracle)(x, 0)
+    torch.manual_seed(2)
+    torch.rand(17)
+    assert torch.equal(of_round(oracle)(x, 0), first)
+    assert torch.equal(of_round(ClientLoop(problem, Batches(0), None))(x, 0), first)
+    assert not torch.equal(of_round(oracle)(x, 1), first)  # the samples are the same: only the masks differ
+    assert not torch.equal(of_round(oracle, round_=1)(x, 0), first)
+    alone = torch.tensor([2])
+    assert torch.equal(oracle.for_round(alone, round_key(7, 0, alone), 3)(x, 0)[0], first[2])
+
+
+def test_dropout_is_on_even_if_the_module_came_in_evaluation_mode():
+    problem = dropout(sizes=(6, 6, 6))
+    problem.model.eval()
+    oracle = of_round(ClientLoop(problem, Batches(0), None))
+    assert not torch.equal(oracle(problem.z0, 0), oracle(problem.z0, 1))
+    assert not problem.model.training
+
+
+# The choice
+
+
+def test_auto_goes_by_the_model():
+    convolution = classification(MODELS["mnist_cnn"]((1, 8, 8), 3), (1, 8, 8), (4, 4))
+    assert isinstance(make_oracle(small("softmax"), "auto", Batches(4), None), Stacked)
+    assert isinstance(make_oracle(small("mlp"), "auto", Batches(4), None), Stacked)
+    assert isinstance(make_oracle(convolution, "auto", Batches(4), None), ClientLoop)
+    assert isinstance(make_oracle(dropout(), "auto", Batches(4), None), ClientLoop)
+    assert isinstance(make_oracle(small(), "auto", Batches(0), None), ClientLoop)
+    assert isinstance(make_oracle(small(sizes=(5, 5)), "auto", Batches(0), None), Stacked)
+
+
+def test_the_choice_can_be_made():
+    assert isinstance(make_oracle(small(), "loop", Batches(4), None), ClientLoop)
+    assert isinstance(make_oracle(small(), "stacked", Batches(4), None), Stacked)
+
+
+def test_stacked_needs_clients_of_equal_size_for_exact_gradients():
+    with pytest.raises(ConfigError, match=r"needs clients of equal size; use oracle = 'loop'\.$"):
+        make_oracle(small(), "stacked", Batches(0), None)
+
+
+def test_stacked_cannot_draw_dropout():
+    with pytest.raises(ConfigError, match=r"cannot draw dropout masks reproducibly; use oracle = 'loop'\.$"):
+        make_oracle(dropout(), "stacked", Batches(4), None)

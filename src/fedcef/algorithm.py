@@ -41,10 +41,11 @@ Message = dict[str, Payload]
 Oracle = Callable[[Vector, int], Vector]
 """oracle(x, k): each client's minibatch gradient at x on its k-th batch of this round.
 
-x is (..., p), or (p,) where all clients stand at the same point; the result has the clients' axes.
+x is (..., p), or (p,) where all clients stand at the same point; the result has the clients' axes and is the
+caller's to overwrite.
 """
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 UnitInterval = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]

@@ -65,7 +65,7 @@ def run(
         folder = RunFolder.create(out or next_folder(Path("runs"), config.name), config.to_toml())
     _train(config, folder, resume=resume is not None)
     console.print(_table([folder.path]))
-    console.print(f"Run folder: {folder.path}")
+    console.print(f"Run folder: {folder.path}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -88,7 +88,7 @@ def compare(
             if unfinished:
                 _train(variant, folder, resume=folder.rounds.exists())
         except DivergedError as error:
-            errors.print(f"{variant.label}: {error}", style="yellow", highlight=False)
+            _say(f"{variant.label}: {error}", "yellow")
     _report(folders, out)
 
 
@@ -130,7 +130,7 @@ def data_get(name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASE
     """Bring a data set into the cache folder (FEDCEF_DATA, by default the user's cache), verified by SHA-256."""
     from fedcef.problems.sources import fetch
 
-    fetch(name, log=lambda line: console.print(line, highlight=False))
+    fetch(name, log=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True))
 
 
 @app.command()
@@ -144,8 +144,13 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except FedcefError as error:
-        errors.print(f"Error: {error}", style="red", highlight=False, soft_wrap=True)
+        _say(f"Error: {error}", "red")
         sys.exit(error.exit_code)
+
+
+def _say(sentence: str, style: str = "") -> None:
+    """A plain sentence on standard error: no markup is read from it, no line is broken in it."""
+    errors.print(sentence, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def _train(config: Config, folder: RunFolder, resume: bool) -> None:
@@ -154,7 +159,7 @@ def _train(config: Config, folder: RunFolder, resume: bool) -> None:
         with _progress(label, config.rounds) as watch:
             run_to_the_end(config, folder, resume=resume, watch=watch)
     except KeyboardInterrupt:
-        errors.print(f"\nInterrupted.  Go on with: fedcef run --resume {folder.path}", highlight=False, soft_wrap=True)
+        _say(f"Interrupted.  Go on with: fedcef run --resume {folder.path}")
         sys.exit(130)
 
 
@@ -174,7 +179,7 @@ def _progress(label: str, rounds: int) -> Iterator[Watcher]:
 
         def watch(record: Record) -> None:
             if "note" in record:
-                errors.print(record["note"], style="yellow", highlight=False)
+                _say(record["note"], "yellow")
                 return
             if "accuracy" in record:
                 bar.update(task, measure=f"accuracy {100 * record['accuracy']:.1f}%")
@@ -209,7 +214,7 @@ def _report(folders: Iterable[Path], out: Path) -> None:
         raise ConfigError("There are no runs to plot; give folders that `fedcef run` or `fedcef compare` wrote.")
     console.print(_table(folders))
     for path in write_report(folders, out):
-        console.print(f"Wrote {path}", soft_wrap=True)
+        console.print(f"Wrote {path}", markup=False, soft_wrap=True)
 
 
 def _table(folders: list[Path]) -> Table:

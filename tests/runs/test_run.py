@@ -79,10 +79,23 @@ def test_a_run_folder_is_complete(tmp_path, settings):
     summary = run_in(tmp_path / "run", settings)
     folder = RunFolder(tmp_path / "run")
     assert json.loads(folder.summary.read_text()) == summary
-    for key in (
-        "algorithm dataset seed rounds accuracy train_loss objective stationarity density wire_up_bytes "
-        "wire_down_bytes paper_up_bytes paper_down_bytes wall_s versions"
-    ).split():
+    for key in [
+        "algorithm",
+        "dataset",
+        "seed",
+        "rounds",
+        "accuracy",
+        "train_loss",
+        "objective",
+        "stationarity",
+        "density",
+        "wire_up_bytes",
+        "wire_down_bytes",
+        "paper_up_bytes",
+        "paper_down_bytes",
+        "wall_s",
+        "versions",
+    ]:
         assert key in summary
     assert summary["status"] == "finished"
     assert summary["rounds"] == 8
@@ -140,7 +153,9 @@ def test_kill_9_at_any_moment(tmp_path, settings):
     command = [sys.executable, "-m", "fedcef.cli", "run"]
     changes = ["--set", "rounds=60", "--set", "snapshot_every=1", "--set", "local_lr=0.01"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run([*command, settings, *changes, "--out", str(whole)], env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [*command, settings, *changes, "--out", str(whole)], env=environment, check=True, capture_output=True
+    )
 
     arguments = [settings, *changes, "--out", str(cut)]
     kills = 0

@@ -69,6 +69,8 @@ class Lasso(ProblemSource):
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         if model:
             raise ConfigError("The lasso problem has its own linear model; leave the [model] section out.")
+        if self.support > self.dim:
+            raise ConfigError(f"data.support is {self.support}; it must be at most data.dim = {self.dim}.")
         return lasso(
             Zero(),
             num_clients=num_clients,

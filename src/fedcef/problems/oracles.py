@@ -119,6 +119,8 @@ class ClientLoop(GradientOracle):
         return out
 
     def _gradient(self, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        if inputs.ndim == 4:  # images: convolutions are faster with channels last, and pass that order on
+            inputs = inputs.to(memory_format=torch.channels_last)
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             loss = self.problem.loss(self.problem.outputs(self._model(), x, inputs), targets)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tomli_w
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from fedcef.algorithm import Algorithm, Count, Positive
 from fedcef.algorithms import ALGORITHMS
@@ -24,6 +24,11 @@ from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 
 Section = dict[str, Any]
 NotNegative = Annotated[int, Field(ge=0)]
+
+
+def _named(default: str) -> BeforeValidator:
+    """A section that only sets options means the default thing."""
+    return BeforeValidator(lambda section: {"name": default, **section} if isinstance(section, dict) else section)
 
 
 class Evaluation(BaseModel):
@@ -62,7 +67,7 @@ class Config(BaseModel):
     server_lr: Positive = 1.0
     batch_size: NotNegative = 64
     """0 = all of a client's samples: exact gradients."""
-    clip_norm: Annotated[float, Field(ge=0)] = 0.0
+    clip_norm: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Largest norm of a client's minibatch gradient; 0 = off."""
     weighting: Literal["uniform", "samples"] = "uniform"
     """How clients count in the mean: alike, as in the paper, or by their number of samples."""
@@ -71,10 +76,10 @@ class Config(BaseModel):
     device: str = "cpu"
     snapshot_every: NotNegative = 10
     """Rounds between snapshots to resume from; 0 = none."""
-    algorithm: Section = {"name": "fedcef"}
-    compressor: Section = {"name": "identity"}
-    regularizer: Section = {"name": "l1"}
-    data: Section = {"name": "digits"}
+    algorithm: Annotated[Section, _named("fedcef")] = {"name": "fedcef"}
+    compressor: Annotated[Section, _named("identity")] = {"name": "identity"}
+    regularizer: Annotated[Section, _named("l1")] = {"name": "l1"}
+    data: Annotated[Section, _named("digits")] = {"name": "digits"}
     model: Section = {}
     eval: Evaluation = Evaluation()
     compare: tuple[Variant, ...] = ()

@@ -1,7 +1,7 @@
-"""FedAvg with a proximal step on the server.
+"""FedAvg.
 
-McMahan et al. 2017 (arXiv 1602.05629): clients take K gradient steps from z, the server averages.  The
-regulariser enters by one proximal step of length β after averaging (ours; with h = 0 it is plain FedAvg):
+McMahan et al. 2017 (arXiv 1602.05629): clients take K gradient steps from z, the server averages.  With the
+regulariser as a proximal step of length β after averaging (the default, ours; see smooth.py):
 
     client:  x = z;   for k:  x ← x - α g_i(x);   upload x - z
     server:  z ← prox_{βh}(z + η_g · mean (x - z));   broadcast z
@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FedAvg(Algorithm):
+class FedAvg(SmoothMethod):
     """Federated averaging, with a proximal step on the server."""
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
+        oracle = self.local_oracle(oracle)
         z = x = replica["z"]
         for k in range(self.local_steps):
             x = x - self.local_lr * oracle(x, k)
@@ -33,7 +35,7 @@ class FedAvg(Algorithm):
     def server_step(
         self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
     ) -> tuple[Message, State]:
-        z = self.regularizer.prox(replica["z"] + self.server_lr * up_mean["change"], self.step)
+        z = self.server_prox(replica["z"] + self.server_lr * up_mean["change"])
         return {"z": Dense(z)}, {}
 
     def advance(self, replica: State, down: Message) -> State:

@@ -21,6 +21,15 @@ class Regularizer(ABC):
     def prox(self, x: Tensor, step: Step) -> Tensor:
         """argmin_u h(u) + |u - x|² / (2·step): (..., p) -> (..., p)."""
 
+    def subgradient(self, x: Tensor) -> Tensor:
+        """One subgradient of h at x, for methods that know no proximal step: (..., p) -> (..., p)."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            total = self.value(x).sum()
+            if not total.requires_grad:
+                return torch.zeros_like(x)
+            return torch.autograd.grad(total, x)[0]
+
 
 @dataclass(frozen=True, eq=False)
 class OnParameters(Regularizer):

@@ -1,0 +1,30 @@
+"""What methods for smooth problems do about the regulariser h.
+
+`server_prox` takes one proximal step on the server after aggregation: exact zeros, and a bias of O(αK) where clients
+take several steps.  `subgradient` adds a subgradient of h to every local gradient: no exact zeros.  With h = 0 both are
+the method as published.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import Literal
+
+from fedcef.algorithm import Algorithm, Oracle, Vector
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SmoothMethod(Algorithm, ABC):
+    composite: Literal["server_prox", "subgradient"] = "server_prox"
+    """How the regulariser enters."""
+
+    def local_oracle(self, oracle: Oracle) -> Oracle:
+        """The gradients for local steps."""
+        if self.composite == "server_prox":
+            return oracle
+        return lambda x, k: oracle(x, k) + self.regularizer.subgradient(x)
+
+    def server_prox(self, z: Vector) -> Vector:
+        """The server's proximal step of length β, where that is how h enters."""
+        return self.regularizer.prox(z, self.step) if self.composite == "server_prox" else z

@@ -9,6 +9,7 @@ import pytest
 
 from fedcef import cli
 
+UNCOMPRESSED_ZHANG = ["--set", "algorithm.name=zhang", "--set", "compressor.name=identity"]
 TINY = ["--set", "rounds=3", "--set", "num_clients=4", "--set", "model.name=softmax"]
 
 
@@ -112,7 +113,8 @@ def test_list_names_everything(fedcef):
         (["run", "demo", "--set", "data.alpha=0"], "data.alpha is 0; it must be greater than 0."),
         (["run", "demo", "--set", "num_clients=5000"], "5000 clients"),
         (["run", "demo", "--set", "clients_per_round=11"], "must be between 1 and num_clients = 10."),
-        (["run", "demo", "--set", "algorithm.name=zhang", "--set", "clients_per_round=2"], "needs all clients"),
+        (["run", "demo", "--set", "algorithm.name=zhang"], "no place for the compressor topk; add compressor.name="),
+        (["run", "demo", *UNCOMPRESSED_ZHANG, "--set", "clients_per_round=2"], "needs all clients"),
         (["run", "demo", "--set", "regularizer.on=conv*"], "matches no parameter; there are"),
         (["run", "demo", "--set", "eval.evry=2"], "Did you mean eval.every?"),
         (["run", "--resume", "nowhere"], "holds no run to resume"),

@@ -31,6 +31,17 @@ def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, An
     return kind(**checked, **given)
 
 
+def completed(
+    registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The options with the named thing's defaults filled in, as a record of what was run."""
+    kind = registry.get(str(options.get("name")))
+    if kind is None:
+        return dict(options)
+    plain = {f.name: f.default for f in fields(kind) if isinstance(f.default, bool | int | float | str)}
+    return {**{key: value for key, value in plain.items() if key not in set(without)}, **options}
+
+
 def check(key: str, kind: Any, value: Any) -> Any:
     """The value as the given type, or an error that says what the key allows."""
     try:

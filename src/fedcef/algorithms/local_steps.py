@@ -27,3 +27,19 @@ def corrected_steps(
         g_sum.add_(g)
         x_hat.sub_(g.add_(correction), alpha=local_lr)
     return x_hat, g_sum.div_(local_steps)
+
+
+def penalized_steps(
+    start: Vector, centre: Vector, correction: Vector, penalty: float, oracle: Oracle, local_lr: float, local_steps: int
+) -> Vector:
+    """K gradient steps on a client's loss + ⟨correction, x⟩ + (penalty/2)|x - centre|².
+
+        x = start;   for k = 0..K-1:   x ← x - α (g(x) + correction + penalty·(x - centre))
+
+    Returns x.
+    """
+    x = start
+    for k in range(local_steps):
+        slope = oracle(x, k).add_(correction).add_(x - centre, alpha=penalty)
+        x = torch.sub(x, slope, alpha=local_lr)
+    return x

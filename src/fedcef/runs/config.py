@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,9 +15,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from fedcef.algorithm import Algorithm, Count, Positive
 from fedcef.algorithms import ALGORITHMS
-from fedcef.compressors import COMPRESSORS
+from fedcef.compressors import COMPRESSORS, Identity
 from fedcef.errors import ConfigError
-from fedcef.options import check, explain, make, unknown_key
+from fedcef.options import check, choose, completed, explain, make, unknown_key
 from fedcef.problems.catalog import DATA
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
@@ -102,6 +102,12 @@ class Config(BaseModel):
 
     def build_algorithm(self, problem: Problem) -> Algorithm:
         compressor = make("compressor", COMPRESSORS, self.compressor)
+        name = choose("algorithm.name", self.algorithm["name"], ALGORITHMS)
+        if not ALGORITHMS[name].compresses and not isinstance(compressor, Identity):
+            raise ConfigError(
+                f"{name} sends its vectors whole and has no place for the compressor {self.compressor['name']}; "
+                "add compressor.name=identity."
+            )
         return make(
             "algorithm",
             ALGORITHMS,
@@ -123,7 +129,13 @@ class Config(BaseModel):
         return [_validated(_changed(base, {**v.changes, "label": v.label})) for v in self.compare]
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(self.model_dump(by_alias=True, exclude={"compare"} if not self.compare else set()))
+        """All settings, with the defaults of every named thing filled in."""
+        table = self.model_dump(by_alias=True, exclude=set() if self.compare else {"compare"})
+        common = [f.name for f in fields(Algorithm)]
+        table["algorithm"] = completed(ALGORITHMS, self.algorithm, without=common)
+        for section, registry in (("compressor", COMPRESSORS), ("regularizer", REGULARIZERS), ("data", DATA)):
+            table[section] = completed(registry, table[section])
+        return tomli_w.dumps(table)
 
 
 def load_config(name_or_path: str, changes: Iterable[str] = ()) -> Config:

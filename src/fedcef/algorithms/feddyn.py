@@ -1,0 +1,65 @@
+"""FedDyn: dynamic regularisation.
+
+Acar et al. 2021 (arXiv 2111.04263).  Client i remembers its gradient g_i at the end of its last local problem:
+
+    client:  x ≈ argmin f_i(x) - ⟨g_i, x⟩ + (μ/2)|x - z|²;   g_i ← g_i - μ (x - z);   upload x - z
+    server:  g ← g - μ (S/N) mean (x - z);   z ← prox_{(η_g/μ)h}(z + η_g (mean (x - z) - g/μ));   broadcast z
+
+The paper has η_g = 1 and h = 0; then z = mean x - g/μ.  The local problem is solved by K steps of size α from z.  The
+authors' code also clips gradients, adds weight decay and scales μ by a client's share of the samples; none of that is
+here.  z is evaluated and deployed, not the mean of the x: it is what everyone knows and where zeros are exact.
+
+Ours is the proximal step after forming z, of length η_g/μ.  It makes the fixed point exact: there x = z, so
+g_i = ∇f_i(z), however few local steps are taken, and z = prox_{(η_g/μ)h}(z - (η_g/μ)∇f(z)).  (Length β would solve
+the problem with β·μ/η_g times h.)  Local problems that are solved badly do not move the fixed point, but can make it
+unstable: with αKμ well below 1 the server steps by 1/μ along a gradient that is old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedcef.algorithm import Message, Oracle, Positive, State, Vector
+from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.smooth import SmoothMethod
+from fedcef.rng import Key
+from fedcef.wire import Dense
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FedDyn(SmoothMethod):
+    """FedDyn, with a proximal step on the server."""
+
+    penalty: Positive = 1.0
+    """μ: how strongly a client is held near z; 1/μ is the server's step.  The authors' scripts use 0.01."""
+
+    @property
+    def prox_step(self) -> float:
+        return self.server_lr / self.penalty
+
+    def replica_init(self, z0: Vector) -> State:
+        return {"z": z0}
+
+    def server_init(self, z0: Vector) -> State:
+        return {"g": z0.new_zeros(z0.shape)}
+
+    def client_init(self, z0: Vector) -> State:
+        return {"g_i": z0.new_zeros(z0.shape)}
+
+    def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
+        z, g_i, oracle = replica["z"], client["g_i"], self.local_oracle(oracle)
+        x = penalized_steps(z, z, -g_i, self.penalty, oracle, self.local_lr, self.local_steps)
+        change = x - z
+        return {"change": Dense(change)}, {"g_i": g_i - self.penalty * change}
+
+    def server_step(
+        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
+    ) -> tuple[Message, State]:
+        change = up_mean["change"]
+        g = server["g"] - self.penalty * share * change
+        z = self.server_prox(replica["z"] + self.server_lr * (change - g / self.penalty))
+        return {"z": Dense(z)}, {"g": g}
+
+    def advance(self, replica: State, down: Message) -> State:
+        return {"z": down["z"].dense()}

@@ -1,0 +1,37 @@
+"""FedProx.
+
+Li et al. 2020 (arXiv 1812.06127): FedAvg whose clients are held near z by a quadratic term of weight μ.
+
+    client:  x = z;   for k:  x ← x - α (g_i(x) + μ (x - z));   upload x - z
+    server:  z ← prox_{βh}(z + η_g · mean (x - z));   broadcast z
+
+Every client takes K steps here; the paper lets the work differ from client to client.  μ shortens the drift of the
+clients but does not correct it: the limit is off by O(αK), as FedAvg's is.  With μ = 0 it is FedAvg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from fedcef.algorithm import Message, NonNegative, Oracle, State
+from fedcef.algorithms.fedavg import FedAvg
+from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.rng import Key
+from fedcef.wire import Dense
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FedProx(FedAvg):
+    """FedAvg with a proximal term in the clients' losses."""
+
+    proximal_weight: NonNegative = 0.01
+    """μ: how strongly a client is held near z."""
+
+    def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
+        z, oracle = replica["z"], self.local_oracle(oracle)
+        x = penalized_steps(
+            z, z, torch.zeros_like(z), self.proximal_weight, oracle, self.local_lr, self.local_steps
+        )
+        return {"change": Dense(x - z)}, {}

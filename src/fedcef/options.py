@@ -39,7 +39,8 @@ def completed(
     if kind is None:
         return dict(options)
     plain = {f.name: f.default for f in fields(kind) if isinstance(f.default, bool | int | float | str)}
-    return {**{key: value for key, value in plain.items() if key not in set(without)}, **options}
+    shown = {key: value for key, value in plain.items() if key not in set(without)}
+    return {"name": options["name"], **shown, **options}
 
 
 def check(key: str, kind: Any, value: Any) -> Any:

@@ -1,10 +1,22 @@
 """One file per method.  To add one: its class in a file of its own, and a line here."""
 
 from fedcef.algorithm import Algorithm
+from fedcef.algorithms.econtrol import EControl
+from fedcef.algorithms.ef14 import EF14
+from fedcef.algorithms.ef21 import EF21
+from fedcef.algorithms.ef21_bc import EF21BC
+from fedcef.algorithms.ef21_prox import EF21Prox
+from fedcef.algorithms.ef21_sgdm import EF21SGDM
+from fedcef.algorithms.fed_ef import FedEF
 from fedcef.algorithms.fedavg import FedAvg
 from fedcef.algorithms.fedcanon import FedCanon
 from fedcef.algorithms.fedcef import FedCEF
+from fedcef.algorithms.fedcomgate import FedCOMGATE
 from fedcef.algorithms.fedda import FedDA
+from fedcef.algorithms.fedpaq import FedPAQ
+from fedcef.algorithms.qsparse import Qsparse
+from fedcef.algorithms.scafcom import SCAFCOM
+from fedcef.algorithms.scallion import SCALLION
 from fedcef.algorithms.zhang import Zhang
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -13,6 +25,37 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,
     "fedda": FedDA,
     "fedcanon": FedCanon,
+    "scallion": SCALLION,
+    "scafcom": SCAFCOM,
+    "ef14": EF14,
+    "ef21": EF21,
+    "ef21_sgdm": EF21SGDM,
+    "ef21_prox": EF21Prox,
+    "ef21_bc": EF21BC,
+    "econtrol": EControl,
+    "qsparse": Qsparse,
+    "fedpaq": FedPAQ,
+    "fedcomgate": FedCOMGATE,
+    "fed_ef": FedEF,
 }
 
-__all__ = ["ALGORITHMS", "FedAvg", "FedCEF", "FedCanon", "FedDA", "Zhang"]
+__all__ = [
+    "ALGORITHMS",
+    "EF14",
+    "EF21",
+    "EF21BC",
+    "EF21SGDM",
+    "SCAFCOM",
+    "SCALLION",
+    "EControl",
+    "EF21Prox",
+    "FedAvg",
+    "FedCEF",
+    "FedCOMGATE",
+    "FedCanon",
+    "FedDA",
+    "FedEF",
+    "FedPAQ",
+    "Qsparse",
+    "Zhang",
+]

@@ -31,7 +31,5 @@ class FedProx(FedAvg):
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z, oracle = replica["z"], self.local_oracle(oracle)
-        x = penalized_steps(
-            z, z, torch.zeros_like(z), self.proximal_weight, oracle, self.local_lr, self.local_steps
-        )
+        x = penalized_steps(z, z, torch.zeros_like(z), self.proximal_weight, oracle, self.local_lr, self.local_steps)
         return {"change": Dense(x - z)}, {}

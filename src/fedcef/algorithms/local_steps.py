@@ -43,3 +43,14 @@ def penalized_steps(
         slope = oracle(x, k).add_(correction).add_(x - centre, alpha=penalty)
         x = torch.sub(x, slope, alpha=local_lr)
     return x
+
+
+def mean_gradient(x: Vector, oracle: Oracle, local_steps: int) -> Vector:
+    """The mean of K minibatch gradients at one point: what K local steps cost, without a step.
+
+    Methods without local steps take it, and one step of length β a round, to be comparable with the others.
+    """
+    g = oracle(x, 0)
+    for k in range(1, local_steps):
+        g.add_(oracle(x, k))
+    return g.div_(local_steps)

@@ -39,6 +39,10 @@ class TopK(_Sparsifier):
     """The largest entries in absolute value, over the whole vector; ties go to the lowest index."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        return self.keep(x)
+
+    def keep(self, x: Tensor) -> Sparse:
+        """C(x); nothing about it is random, so it needs no key."""
         indices = largest(x, self.count(x.shape[-1]))
         return Sparse(self.as_sent(x.gather(-1, indices)), indices, x.shape[-1])
 
@@ -48,15 +52,23 @@ class TopK(_Sparsifier):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RandK(_Sparsifier):
-    """Random entries, unscaled; in a round all clients draw the same ones, so that no index is sent."""
+    """Random entries; in a round all clients draw the same ones, so that no index is sent."""
+
+    scaled: bool = False
+    """Whether kept values are multiplied by p/k.  Then E C(x) = x and E|C(x) - x|² = (p/k - 1)|x|²: unbiased, for
+    methods without error feedback, and no contraction.  As the draw is shared, a mean over clients is no less noisy."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
         dim = x.shape[-1]
-        indices = subset(key.shared, dim, self.count(dim))
-        return Seeded(self.as_sent(x[..., indices]), key.shared, dim)
+        count = self.count(dim)
+        kept = x[..., subset(key.shared, dim, count)]
+        if self.scaled:
+            kept = kept * (dim / count)
+        return Seeded(self.as_sent(kept), key.shared, dim)
 
-    def contraction(self, dim: int) -> float:
-        return 1 - self.count(dim) / dim
+    def contraction(self, dim: int) -> float | None:
+        kept_share = self.count(dim) / dim
+        return None if self.scaled and kept_share < 1 else 1 - kept_share
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,0 +1,39 @@
+"""What Fast-FedDA and C-FedDA share: dual averaging for a strongly convex loss.
+
+After n gradients the next point is the minimiser of the model that they make of the problem,
+
+    w = argmin_u  Σ_{s≤n} [⟨g_s, u⟩ + (μ/4)|u - w_s|²] + n·h(u) + (γ/2)|u - z0|²,
+
+where g_s was taken at w_s.  Setting its subdifferential to 0 gives, with B = μn/2 + γ,
+
+    w = prox_{(n/B)h}((γ z0 + (μ/2) Σ w_s - Σ g_s) / B).
+
+With h = 0 two successive such points differ by g_n / B: gradient descent with the step 1/(μn/2 + γ).  So all steps,
+and with them the clients' drift apart, shrink like 1/n; `local_lr` and `server_lr` play no part.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+
+from fedcef.algorithm import Algorithm, Positive, Vector
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DualAveraging(Algorithm, ABC):
+    strong_convexity: Positive = 1e-3
+    """μ: how strongly the loss is assumed to be convex; the n-th step is about 1/(μn/2 + γ) long."""
+    anchor_weight: Positive = 25.0
+    """γ: the pull towards the start point; the first step is about 1/γ long, so it should not be below the smoothness."""
+
+    @property
+    def step(self) -> float:
+        """The length of the first step, 1/(μ/2 + γ)."""
+        return 1 / (self.strong_convexity / 2 + self.anchor_weight)
+
+    def next_point(self, z0: Vector, points: Vector, gradients: Vector, n: Vector) -> Vector:
+        """The minimiser, from the sums of n points and of n gradients; n is (1,)."""
+        scale = self.strong_convexity / 2 * n + self.anchor_weight
+        centre = (self.anchor_weight * z0 + self.strong_convexity / 2 * points - gradients) / scale
+        return self.regularizer.prox(centre, n / scale)

@@ -1,0 +1,52 @@
+"""FedMiD, federated mirror descent.
+
+Yuan, Zaheer, Reddi, "Federated Composite Optimization" (ICML 2021, arXiv 2011.08474), Euclidean case: FedAvg with
+proximal gradient steps on the clients.
+
+    client:  x = z;   for k:  x ← prox_{αh}(x - α g_i(x));   upload x - z
+    server:  z ← prox_{βh}(z + η_g · mean (x - z));   broadcast z
+
+This is the authors' public code, with the plain mean (theirs weighs by samples).  **It shrinks twice**: K proximal
+steps of length α on the clients make up the length αK of a round, and the server adds β on top.  One client with
+K = η_g = 1 and h = λ|·|₁ ends at the minimiser for 2λ.  Projections are idempotent and not affected.
+`server_prox = "none"`, ours, leaves the second one out: one client is then exact, several are off by O(αK).  Its
+models are means of sparse points, so they have fewer exact zeros.  4p bytes up, 4p down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.rng import Key
+from fedcef.wire import Dense
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FedMiD(Algorithm):
+    """Federated mirror descent: proximal steps on the clients, and again on the server."""
+
+    server_prox: Literal["published", "none"] = "published"
+    """The server's proximal step: of length β on top of the clients' own, or none, so that h counts once."""
+
+    def replica_init(self, z0: Vector) -> State:
+        return {"z": z0}
+
+    def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
+        z = x = replica["z"]
+        for k in range(self.local_steps):
+            x = self.regularizer.prox(x - self.local_lr * oracle(x, k), self.local_lr)
+        return {"change": Dense(x - z)}, {}
+
+    def server_step(
+        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
+    ) -> tuple[Message, State]:
+        z = replica["z"] + self.server_lr * up_mean["change"]
+        if self.server_prox == "published":
+            z = self.regularizer.prox(z, self.step)
+        return {"z": Dense(z)}, {}
+
+    def advance(self, replica: State, down: Message) -> State:
+        return {"z": down["z"].dense()}

@@ -9,7 +9,7 @@ history = simulate(problem, FedCEF(local_lr=0.1, compressor=TopK(ratio=0.01)), r
 from fedcef.algorithms import FedAvg, FedCanon, FedCEF, FedDA, Zhang
 from fedcef.compressors import Identity, LayerwiseTopK, RandK, TopK
 from fedcef.problems.problem import Problem, Samples
-from fedcef.regularizers import L1, ElasticNet, Zero
+from fedcef.regularizers import L1, ElasticNet, OnParameters, Zero
 from fedcef.simulation.history import History, simulate
 
 __version__ = "0.1.0"
@@ -24,6 +24,7 @@ __all__ = [
     "History",
     "Identity",
     "LayerwiseTopK",
+    "OnParameters",
     "Problem",
     "RandK",
     "Samples",

@@ -72,6 +72,10 @@ class Algorithm(ABC):
         """β = α·η_g·K: the length of one round's step, and of the proximal operator that goes with it."""
         return self.local_lr * self.server_lr * self.local_steps
 
+    def largest_prox_step(self, rounds: int) -> float:
+        """The longest proximal step in so many rounds; a weakly convex regulariser must allow it."""
+        return max(self.step, (self.local_steps - 1) * self.local_lr)
+
     @abstractmethod
     def replica_init(self, z0: Vector) -> State:
         """What the server and every client know at the start."""

@@ -18,6 +18,7 @@ import fedcef
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.errors import ConfigError, DivergedError, FedcefError
+from fedcef.problems.catalog import Lasso
 from fedcef.problems.datasets import DATASETS
 from fedcef.problems.models import MODELS
 from fedcef.problems.partitions import PARTITIONS
@@ -62,7 +63,7 @@ def run(
         config = load_config(str(folder.config))
     else:
         config = load_config(str(experiment), set_ or [])
-        folder = RunFolder.create(out or next_folder(Path("runs"), config.name), config.to_toml())
+        folder = RunFolder.new(out or next_folder(Path("runs"), config.name))
     _train(config, folder, resume=resume is not None)
     console.print(_table([folder.path]))
     console.print(f"Run folder: {folder.path}", markup=False, soft_wrap=True)
@@ -86,7 +87,7 @@ def compare(
         folders.append(folder.path)
         try:
             if unfinished:
-                _train(variant, folder, resume=folder.rounds.exists())
+                _train(variant, folder, resume=folder.config.exists())
         except DivergedError as error:
             _say(f"{variant.label}: {error}", "yellow")
     _report(folders, out)
@@ -109,8 +110,7 @@ def list_() -> None:
         "algorithm.name": {name: _line(kind) for name, kind in ALGORITHMS.items()},
         "compressor.name": {name: _line(kind) for name, kind in COMPRESSORS.items()},
         "regularizer.name": {name: _line(kind) for name, kind in REGULARIZERS.items()},
-        "data.name": {name: info.description for name, info in DATASETS.items()}
-        | {"lasso": "Synthetic sparse regression with a known support."},
+        "data.name": {name: info.description for name, info in DATASETS.items()} | {"lasso": _line(Lasso)},
         "data.partition": {name: _line(kind) for name, kind in PARTITIONS.items()},
         "model.name": {name: _line(kind) for name, kind in MODELS.items()},
         "experiment": experiments(),
@@ -196,7 +196,7 @@ def _folder_for(variant: Config, out: Path) -> tuple[RunFolder, bool]:
     path = out / "".join(c if c.isalnum() or c in ".=-" else "_" for c in variant.label.lower())
     folder = RunFolder(path)
     if not folder.config.exists():
-        return RunFolder.create(path, variant.to_toml()), True
+        return folder, True
     if folder.config.read_text("utf-8") != variant.to_toml():
         raise ConfigError(f"{path} holds a run with other settings; choose another --out.")
     return folder, not folder.summary.exists()

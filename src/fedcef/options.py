@@ -31,6 +31,15 @@ def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, An
     return kind(**checked, **given)
 
 
+def validate(thing: Any) -> None:
+    """Check the plain fields of an object that was made by hand as those of one from a file are checked."""
+    hints = get_type_hints(type(thing), include_extras=True)
+    for f in fields(thing):
+        value = getattr(thing, f.name)
+        if isinstance(value, bool | int | float | str):
+            check(f.name, hints[f.name], value)
+
+
 def completed(
     registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()
 ) -> dict[str, Any]:

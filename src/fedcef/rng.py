@@ -19,8 +19,9 @@ _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio, as a signed 64-
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
-BATCHES, COMPRESSION, COHORT, PARTITION, PARAMETERS, SYNTHETIC = range(1, 7)
-"""What a key is folded for."""
+BATCHES, COMPRESSION, COHORT, PARTITION, PARAMETERS, SYNTHETIC, ROUNDS, CLIENTS, DROPOUT = range(1, 10)
+"""What a key is folded for.  Keys with different purposes never meet: a number (a round, a client, a step) is folded
+into a key only after the purpose that says what it counts."""
 
 
 class Key(NamedTuple):
@@ -46,8 +47,8 @@ def fold(key: Tensor, data: int | Tensor) -> Tensor:
 
 def round_key(seed: int, round_: int, clients: Tensor) -> Key:
     """The key of a round for the given client numbers."""
-    shared = fold(seed_key(seed), round_).to(clients.device)
-    return Key(shared, fold(shared, clients))
+    shared = fold(fold(seed_key(seed), ROUNDS), round_).to(clients.device)
+    return Key(shared, fold(fold(shared, CLIENTS), clients))
 
 
 def bits(key: Tensor, count: int) -> Tensor:

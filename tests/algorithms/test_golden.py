@@ -6,11 +6,11 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS, FedCEF
 
-from .golden import paper
+from .golden import composite_methods, paper
 from .golden.by_hand import CLIENTS
 from .setting import Quadratics, simulate
 
-CASES = {**paper.CASES}
+CASES = {**paper.CASES, **composite_methods.CASES}
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])

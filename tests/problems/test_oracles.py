@@ -233,7 +233,7 @@ def test_every_client_s_gradient_is_clipped_by_itself(kind):
     x = points(problem)
     full = of_round(kind(problem, Batches(4), None))(x, 0)
     norms = full.norm(dim=-1)
-    limit = float(norms.median())
+    limit = float(norms.sort().values[:2].mean())  # between two of them
     clipped = of_round(kind(problem, Batches(4), limit))(x, 0)
     assert bool((clipped.norm(dim=-1) <= limit * (1 + 1e-12)).all())
     below = norms <= limit

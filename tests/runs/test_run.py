@@ -68,7 +68,7 @@ def run_in(path, settings, *changes, stop_after=None):
 
     if (path / "config.toml").exists():
         return run(config, RunFolder.open(path), resume=True, watch=watch)
-    return run(config, RunFolder.create(path, config.to_toml()), watch=watch)
+    return run(config, RunFolder.new(path), watch=watch)
 
 
 def without_time(folder):
@@ -223,11 +223,11 @@ def test_folders_that_cannot_be_used(tmp_path, settings):
     run_in(tmp_path / "run", settings, "rounds=1")
     config = load_config(settings)
     with pytest.raises(RunError, match="already holds a run; go on with it by `fedcef run --resume"):
-        RunFolder.create(tmp_path / "run", config.to_toml())
+        RunFolder.new(tmp_path / "run")
     with pytest.raises(RunError, match=r"holds no run to resume; there is no config\.toml in it"):
         RunFolder.open(tmp_path / "nowhere")
     with pytest.raises(RunError, match="cannot be written"):
-        RunFolder.create(tmp_path / "tiny.toml" / "run", config.to_toml())
+        RunFolder.new(tmp_path / "tiny.toml" / "run").create(config.to_toml())
     folder = RunFolder.open(tmp_path / "run")
     with pytest.raises(RunError, match=r"does not fit the run's config\.toml"):
         run(load_config(settings, ["data.dim=41"]), folder, resume=True)

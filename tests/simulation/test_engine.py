@@ -15,7 +15,7 @@ from fedcef.simulation.history import simulate
 from fedcef.wire import Dense
 
 PROBLEM = lasso(L1(0.05), num_clients=6, samples=30, dim=20, support=5, dtype=torch.float64)
-COMMON = {"local_lr": 0.005, "local_steps": 3, "regularizer": L1(0.05)}
+COMMON = {"local_lr": 0.005, "local_steps": 3, "regularizer": PROBLEM.regularizer}
 
 
 def fedcef(**options):
@@ -99,3 +99,31 @@ def test_history_from_python():
     assert history["objective"][-1] < history["objective"][0]
     assert history["f1"][-1] <= 1
     assert history.parameters["weight"].shape == (20,)
+
+
+def test_python_users_get_the_same_checks_as_files():
+    for algorithm, says in (
+        (FedCEF(local_lr=-1.0), "local_lr is -1.0; it must be greater than 0."),
+        (FedCEF(mixing=2.0), "mixing is 2.0; it must be less than or equal to 1."),
+        (FedCEF(regularizer=L1(0.5)), "The regulariser belongs to the problem"),
+        (Zhang(compressor=TopK(ratio=0.1)), "no place for a compressor"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            simulate(PROBLEM, algorithm, rounds=1)
+    with pytest.raises(ConfigError, match="eval_every at least 1"):
+        simulate(PROBLEM, fedcef(), rounds=1, eval_every=0)
+
+
+def test_keys_of_different_purposes_never_meet():
+    """Rounds, clients, cohorts, partitions and compression each draw from their own keys."""
+    from fedcef import rng
+
+    keys = []
+    for round_ in range(20):
+        key = rng.round_key(0, round_, torch.arange(20))
+        keys += [int(key.shared), int(rng.fold(key.shared, rng.COHORT)), *key.own.tolist()]
+        for purpose in (rng.COMPRESSION, rng.BATCHES, rng.DROPOUT):
+            keys += [int(key.fold(purpose).shared), *key.fold(purpose).own.tolist()]
+    root = rng.seed_key(0)
+    keys += [int(rng.fold(root, purpose)) for purpose in range(1, 10)]
+    assert len(keys) == len(set(keys))

@@ -1,18 +1,23 @@
 """One file per method.  To add one: its class in a file of its own, and a line here."""
 
 from fedcef.algorithm import Algorithm
+from fedcef.algorithms.c_fedda import CFedDA
 from fedcef.algorithms.econtrol import EControl
 from fedcef.algorithms.ef14 import EF14
 from fedcef.algorithms.ef21 import EF21
 from fedcef.algorithms.ef21_bc import EF21BC
 from fedcef.algorithms.ef21_prox import EF21Prox
 from fedcef.algorithms.ef21_sgdm import EF21SGDM
+from fedcef.algorithms.fast_fedda import FastFedDA
 from fedcef.algorithms.fed_ef import FedEF
+from fedcef.algorithms.fedadmm import FedADMM
 from fedcef.algorithms.fedavg import FedAvg
 from fedcef.algorithms.fedcanon import FedCanon
 from fedcef.algorithms.fedcef import FedCEF
 from fedcef.algorithms.fedcomgate import FedCOMGATE
 from fedcef.algorithms.fedda import FedDA
+from fedcef.algorithms.feddr import FedDR
+from fedcef.algorithms.fedmid import FedMiD
 from fedcef.algorithms.fedpaq import FedPAQ
 from fedcef.algorithms.qsparse import Qsparse
 from fedcef.algorithms.scafcom import SCAFCOM
@@ -37,6 +42,11 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedpaq": FedPAQ,
     "fedcomgate": FedCOMGATE,
     "fed_ef": FedEF,
+    "fedmid": FedMiD,
+    "fast_fedda": FastFedDA,
+    "c_fedda": CFedDA,
+    "feddr": FedDR,
+    "fedadmm": FedADMM,
 }
 
 __all__ = [
@@ -47,14 +57,19 @@ __all__ = [
     "EF21SGDM",
     "SCAFCOM",
     "SCALLION",
+    "CFedDA",
     "EControl",
     "EF21Prox",
+    "FastFedDA",
+    "FedADMM",
     "FedAvg",
     "FedCEF",
     "FedCOMGATE",
     "FedCanon",
     "FedDA",
+    "FedDR",
     "FedEF",
+    "FedMiD",
     "FedPAQ",
     "Qsparse",
     "Zhang",

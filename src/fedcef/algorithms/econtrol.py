@@ -1,7 +1,7 @@
 """EControl: EF21 and the older error feedback in one message.
 
 Gao, Islamov, Stich, "EControl: Fast Distributed Optimization with Compression and Error Control" (ICLR 2024, arXiv
-2311.05645), reconstructed: the paper was not at hand.  e_i adds up how far g_i was from the gradient, and η of it is fed
+2311.05645), reconstructed: the paper was not at hand.  e_i adds up how far g_i was from the gradient; η of it is fed
 back:
 
     client:  Δ_i = C(η e_i + g - g_i);   e_i ← e_i + g - g_i - Δ_i;   g_i ← g_i + Δ_i;   upload Δ_i
@@ -27,7 +27,8 @@ class EControl(EF21):
     """EF21 with a share of the accumulated error fed back (reconstructed)."""
 
     feedback: UnitInterval = 0.1
-    """η: how much of the accumulated error enters a message; 0 is EF21."""
+    """η: how much of the accumulated error enters a message; 0 is EF21.  Much above the share of entries that the
+    compressor keeps it needs shorter steps."""
 
     def client_init(self, z0: Vector) -> State:
         return {"g_i": z0.new_zeros(z0.shape), "e_i": z0.new_zeros(z0.shape)}

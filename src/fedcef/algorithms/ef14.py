@@ -7,8 +7,10 @@ the step inside the memory.  What compression cuts off is kept and added to the 
     server:  z ← prox_{βh}(z - mean d_i);   broadcast z
 
 Ours: K minibatches at the same point and one step of length β, so that a round costs and moves what it does in other
-methods; the prox (see smooth.py).  The memory holds steps, not gradients: where clients differ, d_i does not go to zero
-with exact gradients, and z stays in a neighbourhood that shrinks with β.  Absent clients keep their memory.
+methods; the prox (see smooth.py).  C must be contractive.  The memory holds steps, not gradients: where clients differ,
+d_i does not go to zero, exact gradients or not, and z stays in a neighbourhood that shrinks with β.  Rand-k is the
+exception: it draws one support for all, so that it acts on the mean step, which does go to zero.  Absent clients keep
+their memory.
 """
 
 from __future__ import annotations

@@ -8,17 +8,18 @@ Wang, Marella, Anderson, "FedADMM: A Federated Primal-Dual Algorithm Allowing Pa
     server:  x̃ ← x̃ + (S/N) · mean of the changes;   z = prox_{ηh}(x̃);   broadcast z
 
 Reconstructed: only the abstract was at hand, which says that the method is for composite problems and any sampling of
-clients.  It equals FedDR with relaxation 1, which is verified: y_i there is z - η u_i here.  The argmin is K steps of
-length α from the last x_i, and all starts at z0 with u_i = 0, for the reasons given in feddr.py.  `server_lr` plays no
-part.  4p bytes up, 4p down.
+clients.  It equals FedDR with relaxation 1, where y_i is z - η u_i.  As there, the argmin is K steps of length α from
+the last x_i or from z, all starts at z0 (and u_i at 0), and `server_lr` plays no part.  4p bytes up, 4p down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from fedcef.algorithm import Algorithm, Message, Oracle, Positive, State, Vector
+from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
@@ -29,6 +30,8 @@ class FedADMM(Algorithm):
 
     penalty_step: Positive = 1.0
     """η: one over the penalty, and the length of the proximal step on h."""
+    start: Literal["own", "server"] = "own"
+    """Where a client's local steps begin: at its own last point, or at z."""
 
     @property
     def step(self) -> float:
@@ -45,13 +48,12 @@ class FedADMM(Algorithm):
         return {"x_i": z0, "u_i": z0.new_zeros(z0.shape)}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        z, eta = replica["z"], self.penalty_step
-        x, u = client["x_i"], client["u_i"]
-        x_hat = x + eta * u
-        for k in range(self.local_steps):
-            x = x - self.local_lr * (oracle(x, k) + u + (x - z) / eta)
-        u = u + (x - z) / eta
-        return {"change": Dense(x + eta * u - x_hat)}, {"x_i": x, "u_i": u}
+        z, x_i, u_i, eta = replica["z"], client["x_i"], client["u_i"], self.penalty_step
+        x_hat = x_i + eta * u_i
+        start = x_i if self.start == "own" else z
+        x_i = penalized_steps(start, z, u_i, 1 / eta, oracle, self.local_lr, self.local_steps)
+        u_i = u_i + (x_i - z) / eta
+        return {"change": Dense(x_i + eta * u_i - x_hat)}, {"x_i": x_i, "u_i": u_i}
 
     def server_step(
         self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float

@@ -10,9 +10,10 @@ The correction δ_i needs D, which arrives after the client's own work is done. 
 d: d_i adds up a client's own messages, d the broadcast ones.  (z - x)/(αK) is computed as the mean gradient plus d -
 d_i, which is the same number with more digits.  D is sent as its non-zero entries.
 
-All clients take part: otherwise the δ_i do not add up to zero.  The authors' C is unbiased, with bounded variance: the
-d_i stay bounded for ω < 1 only, which for scaled Rand-k is k > p/2.  A contractive C works as error feedback does.
-Uncompressed and with h = 0 it is SCAFFOLD.  The prox is ours (see smooth.py).
+All clients take part: otherwise the δ_i do not add up to zero.  The authors' C is unbiased; but E|δ_i - ḡ_i|², ḡ_i the
+mean gradient, is multiplied by about ω = E|C(x) - x|²/|x|² in a round, so ω must be below about 1: for scaled Rand-k, k
+at least p/2.  A contractive C works, too: what it drops stays in δ_i.  Uncompressed and with h = 0 it is SCAFFOLD.  The
+prox is ours (see smooth.py).
 """
 
 from __future__ import annotations

@@ -26,6 +26,10 @@ from fedcef.wire import Dense
 class FedDA(Algorithm):
     """Federated dual averaging."""
 
+    def largest_prox_step(self, rounds: int) -> float:
+        """Steps add up: rounds·β for the last model, or within the last round (rounds-1)·β + (K-1)·α."""
+        return max(rounds * self.step, (rounds - 1) * self.step + (self.local_steps - 1) * self.local_lr)
+
     def replica_init(self, z0: Vector) -> State:
         return {"y": z0, "elapsed": z0.new_zeros(1)}
 

@@ -7,8 +7,9 @@ relaxation ρ in (0, 2) and the length η of the proximal steps:
              upload the change of x̂_i
     server:  x̃ ← x̃ + (S/N) · mean of the changes;   z = prox_{ηh}(x̃);   broadcast z
 
-The argmin is K steps of length α from the last x_i, as in that code.  There and at z the local gradient vanishes at the
-fixed point, so few and inexact steps suffice for an exact limit; from y_i they would not.
+The argmin is K steps of length α from the client's last x_i, as in that code (`start = "own"`), or from z, which is
+mostly faster where the steps are few or short.  In the limit x_i = z minimises the local objective, so either way
+inexact steps make no difference there, and the limit is exact; from y_i it would not be.
 
 Everything starts at z0, so that x̃ = mean x̂_i holds from the start, which the method needs: otherwise it keeps the
 difference for ever.  With all clients the first round is then the paper's initialisation.  The paper's Algorithm 1
@@ -20,11 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 
 from fedcef.algorithm import Algorithm, Message, Oracle, Positive, State, Vector
+from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
@@ -37,6 +40,8 @@ class FedDR(Algorithm):
     """ρ: how far y_i moves; 1 is FedADMM, the authors use 1.95."""
     penalty_step: Positive = 1.0
     """η: the length of the proximal steps, on f_i and on h."""
+    start: Literal["own", "server"] = "own"
+    """Where a client's local steps begin: at its own last point, or at z."""
 
     @property
     def step(self) -> float:
@@ -53,12 +58,13 @@ class FedDR(Algorithm):
         return {"x_i": z0, "y_i": z0}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        x, y = client["x_i"], client["y_i"]
-        x_hat = 2 * x - y
-        y = y + self.relaxation * (replica["z"] - x)
-        for k in range(self.local_steps):
-            x = x - self.local_lr * (oracle(x, k) + (x - y) / self.penalty_step)
-        return {"change": Dense(2 * x - y - x_hat)}, {"x_i": x, "y_i": y}
+        z, x_i, y_i = replica["z"], client["x_i"], client["y_i"]
+        x_hat = 2 * x_i - y_i
+        y_i = y_i + self.relaxation * (z - x_i)
+        start = x_i if self.start == "own" else z
+        none = torch.zeros_like(y_i)
+        x_i = penalized_steps(start, y_i, none, 1 / self.penalty_step, oracle, self.local_lr, self.local_steps)
+        return {"change": Dense(2 * x_i - y_i - x_hat)}, {"x_i": x_i, "y_i": y_i}
 
     def server_step(
         self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float

@@ -6,8 +6,9 @@ compressed_control.py; with ḡ_i the mean of a client's K gradients and a = sca
     Δ_i = C(a (ḡ_i - c_i));   c_i ← c_i + Δ_i
 
 The authors write ḡ_i - c_i as (z - x)/(αK) - c, which is the same number with fewer digits.  For an unbiased C with
-E|C(x) - x|² <= ω|x|² take a <= 1/(1+ω), which for Rand-k scaled by p/k is k/p: then it is SCAFCOM with η = 1 and plain
-Rand-k.  From a = 2k/p on the c_i do not settle.  A contractive C needs no a.
+E|C(x) - x|² <= ω|x|² take a <= 1/(1+ω), which for Rand-k scaled by p/k is k/p: there it is SCAFCOM with η = 1 and plain
+Rand-k.  Above it the c_i overshoot, which asks for shorter steps, and from 2k/p on they diverge.  A contractive C works
+with any a; less than 1 only slows it down.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fedcef import rng
 from fedcef.algorithm import Oracle
-from fedcef.errors import ConfigError
+from fedcef.errors import ConfigError, ProblemError
 from fedcef.problems.problem import Problem
 from fedcef.rng import Key
 
@@ -81,7 +81,15 @@ class Stacked(GradientOracle):
         if rows is None:
             span = torch.arange(int(self.problem.sizes[0]), device=x.device)
             rows = self.problem.starts[clients].unsqueeze(-1) + span
-        return self._gradients(x, train.inputs[rows], train.targets[rows])
+        try:
+            return self._gradients(x, train.inputs[rows], train.targets[rows])
+        except RuntimeError as error:
+            if "randomness" not in str(error):
+                raise
+            raise ProblemError(
+                "The model draws random numbers as it runs; write them as nn.Dropout modules, which are drawn "
+                "reproducibly, or take oracle = 'loop'."
+            ) from error
 
 
 class ClientLoop(GradientOracle):
@@ -106,9 +114,10 @@ class ClientLoop(GradientOracle):
                 inputs, targets = batch.inputs, batch.targets
             else:
                 inputs, targets = self.problem.train.inputs[rows[n]], self.problem.train.targets[rows[n]]
-            if self._draws:  # dropout draws from torch's own generator: give it this step's key
-                torch.manual_seed(int(rng.fold(key.own[n], k)))
-            out[n] = self._gradient(x[n], inputs, targets)
+            with torch.random.fork_rng(devices=[], enabled=self._draws):
+                if self._draws:  # dropout draws from torch's own generator: give it this step's key
+                    torch.manual_seed(int(rng.fold(rng.fold(key.own[n], rng.DROPOUT), k)))
+                out[n] = self._gradient(x[n], inputs, targets)
 
         if self._pool is None:
             with single_thread():

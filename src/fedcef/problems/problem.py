@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence, Sized
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from torch.func import functional_call
 from fedcef.errors import ProblemError
 from fedcef.layout import Layout
 from fedcef.regularizers import Regularizer, Zero
+
+Weighting = Literal["uniform", "samples"]
+"""How clients count in a mean: alike, as in the paper, or by their number of samples."""
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """loss(outputs, targets): the mean over the batch."""
@@ -142,7 +146,9 @@ class Problem:
         """Fail here, with a sentence, rather than in the middle of a run."""
         batch = self.client_samples(0, 2)
         try:
-            value = self.loss(self.outputs(self.model, self.z0, batch.inputs), batch.targets)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # torch only warns of outputs and targets that broadcast by accident
+                value = self.loss(self.outputs(self.model, self.z0, batch.inputs), batch.targets)
         except Exception as error:
             raise ProblemError(
                 f"The model or the loss cannot take a batch of client 0 (inputs {tuple(batch.inputs.shape)} "

@@ -1,15 +1,24 @@
-"""The interface of a regulariser h: its value and its proximal operator."""
+"""The interface of a regulariser h: its value, its proximal operator, and what a report says of it."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from fedcef.errors import ConfigError
+from fedcef.layout import Layout
+
 Step = float | Tensor
-"""The length of a proximal step: one number, or a tensor that broadcasts over the clients' axes."""
+"""The length of a proximal step: a number, or a tensor that broadcasts over the clients' axes (its last axis is 1)."""
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Regularizer(ABC):
@@ -21,6 +30,10 @@ class Regularizer(ABC):
     def prox(self, x: Tensor, step: Step) -> Tensor:
         """argmin_u h(u) + |u - x|² / (2·step): (..., p) -> (..., p)."""
 
+    def fit(self, layout: Layout) -> Regularizer:
+        """The regulariser for vectors of this layout; most do not care."""
+        return self
+
     def subgradient(self, x: Tensor) -> Tensor:
         """One subgradient of h at x, for methods that know no proximal step: (..., p) -> (..., p)."""
         with torch.enable_grad():
@@ -30,24 +43,77 @@ class Regularizer(ABC):
                 return torch.zeros_like(x)
             return torch.autograd.grad(total, x)[0]
 
+    @abstractmethod
+    def bounded_subgradient(self, dim: int) -> float | None:
+        """A bound on |h'|_2 over all subgradients at all points of this length; None if there is none."""
+
+    @property
+    def weak_convexity(self) -> float:
+        """The least ρ for which h + (ρ/2)|x|² is convex: 0 for a convex h, inf if there is none."""
+        return 0.0
+
+    @property
+    def largest_step(self) -> float:
+        """1/ρ: for shorter steps the prox is single-valued and continuous."""
+        return 1 / self.weak_convexity if self.weak_convexity else math.inf
+
+    @property
+    def captures(self) -> bool:
+        """Whether the prox leaves the host alone, so that a CUDA graph can hold it."""
+        return True
+
 
 @dataclass(frozen=True, eq=False)
 class OnParameters(Regularizer):
     """Another regulariser on the chosen entries of the vector, nothing on the rest.
 
-    The inner one sees the chosen entries as a vector of their own.
+    The inner one sees the chosen entries as a vector of their own, in the order given.
     """
 
     inner: Regularizer
     chosen: Tensor
     """(q,) int64: positions in the flat vector."""
+    _copies: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
+    # The positions on every device that asked: copying them anew for each proximal step would cost more than the step.
+
+    @classmethod
+    def matching(cls, inner: Regularizer, layout: Layout, patterns: list[str]) -> Regularizer:
+        """The regulariser, fitted, on the parameters whose names match one of the shell-style patterns."""
+        mask = layout.mask(patterns)
+        if not mask.any():
+            raise ConfigError(f"regularizer.on = {patterns} matches no parameter; there are {', '.join(layout.names)}.")
+        if mask.all():
+            return inner.fit(layout)
+        matched = [(name, shape) for name, stretch, shape in layout.segments() if mask[stretch].any()]
+        names, shapes = zip(*matched, strict=True)
+        return cls(inner.fit(Layout(names, shapes)), mask.nonzero().squeeze(-1))
 
     def value(self, x: Tensor) -> Tensor:
-        return self.inner.value(x[..., self.chosen.to(x.device)])
+        return self.inner.value(x[..., self._on(x.device)])
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
-        chosen = self.chosen.to(x.device)
+        chosen = self._on(x.device)
         return x.index_copy(-1, chosen, self.inner.prox(x[..., chosen], step))
+
+    def subgradient(self, x: Tensor) -> Tensor:
+        chosen = self._on(x.device)
+        return torch.zeros_like(x).index_copy(-1, chosen, self.inner.subgradient(x[..., chosen]))
+
+    def bounded_subgradient(self, dim: int) -> float | None:
+        return self.inner.bounded_subgradient(len(self.chosen))
+
+    @property
+    def weak_convexity(self) -> float:
+        return self.inner.weak_convexity
+
+    @property
+    def captures(self) -> bool:
+        return self.inner.captures
+
+    def _on(self, device: torch.device) -> Tensor:
+        if device not in self._copies:
+            self._copies[device] = self.chosen.to(device)
+        return self._copies[device]
 
 
 def soft_threshold(x: Tensor, threshold: Step) -> Tensor:
@@ -57,3 +123,10 @@ def soft_threshold(x: Tensor, threshold: Step) -> Tensor:
     """
     inside = torch.clamp(x, -threshold, threshold)  # type: ignore[arg-type]
     return torch.sub(x, inside, out=inside)
+
+
+def unless_still(step: Step, x: Tensor, moved: Tensor) -> Tensor:
+    """x itself, bit for bit, where the step is nothing; otherwise `moved`."""
+    if isinstance(step, Tensor):
+        return torch.where(step == 0, x, moved)
+    return x if step == 0 else moved

@@ -1,17 +1,14 @@
-"""Regularisers that treat every entry by itself."""
+"""Convex regularisers that treat every entry by itself."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from fedcef.regularizers.regularizer import Regularizer, Step, soft_threshold
-
-NonNegative = Annotated[float, Field(ge=0)]
+from fedcef.regularizers.regularizer import NonNegative, Regularizer, Step, soft_threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +20,9 @@ class Zero(Regularizer):
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
         return x
+
+    def bounded_subgradient(self, dim: int) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,9 @@ class L1(Regularizer):
     def prox(self, x: Tensor, step: Step) -> Tensor:
         return soft_threshold(x, step * self.weight)
 
+    def bounded_subgradient(self, dim: int) -> float:
+        return self.weight * math.sqrt(dim)
+
 
 @dataclass(frozen=True, eq=False)
 class ElasticNet(Regularizer):
@@ -50,3 +53,6 @@ class ElasticNet(Regularizer):
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
         return soft_threshold(x, step * self.weight) / (1 + step * self.ridge)
+
+    def bounded_subgradient(self, dim: int) -> float | None:
+        return None if self.ridge else self.weight * math.sqrt(dim)

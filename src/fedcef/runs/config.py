@@ -19,7 +19,7 @@ from fedcef.compressors import COMPRESSORS, Identity
 from fedcef.errors import ConfigError
 from fedcef.options import check, choose, completed, explain, make, unknown_key
 from fedcef.problems.catalog import DATA
-from fedcef.problems.problem import Problem
+from fedcef.problems.problem import Problem, Weighting
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 
 Section = dict[str, Any]
@@ -69,7 +69,7 @@ class Config(BaseModel):
     """0 = all of a client's samples: exact gradients."""
     clip_norm: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Largest norm of a client's minibatch gradient; 0 = off."""
-    weighting: Literal["uniform", "samples"] = "uniform"
+    weighting: Weighting = "uniform"
     """How clients count in the mean: alike, as in the paper, or by their number of samples."""
     oracle: Literal["auto", "loop", "stacked"] = "auto"
     precision: Literal["float32", "float64"] = "float32"
@@ -93,12 +93,7 @@ class Config(BaseModel):
         options = dict(self.regularizer)
         patterns = check("regularizer.on", list[str], _listed(options.pop("on", "*")))
         regularizer = make("regularizer", REGULARIZERS, options)
-        chosen = problem.layout.mask(patterns).nonzero().squeeze(-1)
-        if len(chosen) == 0:
-            raise ConfigError(
-                f"regularizer.on = {patterns} matches no parameter; there are {', '.join(problem.layout.names)}."
-            )
-        return regularizer if len(chosen) == problem.dim else OnParameters(regularizer, chosen)
+        return OnParameters.matching(regularizer, problem.layout, patterns)
 
     def build_algorithm(self, problem: Problem) -> Algorithm:
         compressor = make("compressor", COMPRESSORS, self.compressor)
@@ -108,7 +103,7 @@ class Config(BaseModel):
                 f"{name} sends its vectors whole and has no place for the compressor {self.compressor['name']}; "
                 "add compressor.name=identity."
             )
-        return make(
+        algorithm = make(
             "algorithm",
             ALGORITHMS,
             self.algorithm,
@@ -118,6 +113,14 @@ class Config(BaseModel):
             regularizer=problem.regularizer,
             compressor=compressor.fit(problem.layout),
         )
+        limit, longest = problem.regularizer.largest_step, algorithm.largest_prox_step(self.rounds)
+        if 0 < limit <= longest:
+            raise ConfigError(
+                f"The regulariser {self.regularizer['name']} needs proximal steps below {limit:g}, but {name} takes steps "
+                f"up to {longest:g} in {self.rounds} rounds.  Give the regulariser a larger gamma (mcp) or a (scad), or "
+                "lower local_lr, server_lr or local_steps."
+            )
+        return algorithm
 
     def variants(self) -> list[Config]:
         """The runs of a comparison, each with its label."""

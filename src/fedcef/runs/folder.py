@@ -42,21 +42,24 @@ class RunFolder:
         self.summary = path / "summary.json"
 
     @classmethod
-    def create(cls, path: Path, config_toml: str) -> RunFolder:
-        """A new run; a folder that already holds one is left alone."""
+    def new(cls, path: Path) -> RunFolder:
+        """The place of a new run, not written yet; a folder that already holds a run is refused."""
         folder = cls(path)
         if folder.config.exists():
             raise RunError(
                 f"{path} already holds a run; go on with it by `fedcef run --resume {path}`, or choose another --out."
             )
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            folder.rounds.write_bytes(b"")
-            folder.log.write_bytes(b"")
-            write_atomically(folder.config, lambda part: part.write_text(config_toml, "utf-8"))
-        except OSError as error:
-            raise RunError(f"The run folder {path} cannot be written: {error.strerror}.") from None
         return folder
+
+    def create(self, config_toml: str) -> None:
+        """Begin a run on disk.  The settings come last: a folder without them holds no run."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.rounds.write_bytes(b"")
+            self.log.write_bytes(b"")
+            write_atomically(self.config, lambda part: part.write_text(config_toml, "utf-8"))
+        except OSError as error:
+            raise RunError(f"The run folder {self.path} cannot be written: {error.strerror}.") from None
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

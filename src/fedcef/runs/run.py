@@ -48,7 +48,9 @@ class _Run:
         self.expected: dict[int, Frame] = {}
 
     def to_the_end(self, resume: bool) -> Record:
-        if resume:
+        if not resume:
+            self.folder.create(self.config.to_toml())
+        else:
             self.expected = self.folder.logged_frames()
             self.folder.restore(self.simulation)
             records = self.folder.records()
@@ -94,7 +96,8 @@ class _Run:
         self.watch(record)
 
     def _evaluate(self, all_samples: bool) -> dict[str, float]:
-        evaluator = Evaluator(self.problem, self.algorithm.step, 0 if all_samples else self.config.eval.train_samples)
+        samples = 0 if all_samples else self.config.eval.train_samples
+        evaluator = Evaluator(self.problem, self.algorithm.step, samples, self.config.weighting)
         diagnostics = self.algorithm.diagnostics(self.simulation.replica, self.simulation.clients)
         return evaluator(self.simulation.model()) | {name: float(value) for name, value in diagnostics.items()}
 

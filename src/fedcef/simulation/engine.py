@@ -12,7 +12,7 @@ from fedcef import rng
 from fedcef.algorithm import Algorithm, Message, State
 from fedcef.errors import ConfigError, DivergedError
 from fedcef.problems.oracles import Batches, make_oracle
-from fedcef.problems.problem import Problem
+from fedcef.problems.problem import Problem, Weighting
 from fedcef.rng import round_key
 from fedcef.simulation.ledger import Ledger
 from fedcef.wire import Payload
@@ -34,7 +34,7 @@ class Simulation:
         batch_size: int = 64,
         clip_norm: float | None = None,
         clients_per_round: int | None = None,
-        weighting: Literal["uniform", "samples"] = "uniform",
+        weighting: Weighting = "uniform",
         oracle: Literal["auto", "loop", "stacked"] = "auto",
     ) -> None:
         self.problem, self.algorithm, self.seed = problem, algorithm, seed
@@ -58,7 +58,8 @@ class Simulation:
         n = self.problem.num_clients
         if self.cohort_size == n:
             return torch.arange(n, device=device)
-        key = rng.fold(rng.fold(rng.seed_key(self.seed), round_), rng.COHORT)
+        everyone = torch.arange(n)
+        key = rng.fold(round_key(self.seed, round_, everyone).shared, rng.COHORT)
         return rng.subset(key, n, self.cohort_size).to(device)
 
     @torch.no_grad()

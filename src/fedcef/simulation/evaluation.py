@@ -7,7 +7,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from fedcef.problems.problem import Problem, Samples
+from fedcef.problems.problem import Problem, Samples, Weighting
 
 _CHUNK = 1000  # samples in one forward pass
 
@@ -16,15 +16,18 @@ class Evaluator:
     """Evaluates points of one problem.
 
     `train_samples` limits how many training samples are looked at, spread over the clients in proportion to
-    their size; 0 means all, which is what F and its gradient are defined on.
+    their size; 0 means all, which is what F and its gradient are defined on.  `weighting` is how the engine averages
+    clients: alike, or by their number of samples.
     """
 
-    def __init__(self, problem: Problem, step: float, train_samples: int = 0) -> None:
+    def __init__(self, problem: Problem, step: float, train_samples: int = 0, weighting: Weighting = "uniform") -> None:
         self.problem = problem
         self.step = step
         self._model = deepcopy(problem.model).eval()
         total = int(problem.sizes.sum())
         share = 1.0 if train_samples <= 0 else min(1.0, train_samples / total)
+        sizes = problem.sizes.tolist()
+        self._weights = [1 / len(sizes) if weighting == "uniform" else size / total for size in sizes]
         self._counts = [max(1, round(share * size)) for size in problem.sizes.tolist()]
 
     def __call__(self, x: Tensor) -> dict[str, float]:
@@ -46,14 +49,14 @@ class Evaluator:
         return measures
 
     def _loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x) = mean over clients of the mean over their samples, and its gradient."""
+        """f(x) = (weighted) mean over clients of the mean over their samples, and its gradient."""
         problem = self.problem
         x = x.detach().requires_grad_()
         loss, gradient = x.new_zeros(()), torch.zeros_like(x)
         for client, count in enumerate(self._counts):
             samples = problem.client_samples(client, count)
             for inputs, targets in _chunks(samples):
-                weight = len(inputs) / (len(samples) * problem.num_clients)
+                weight = self._weights[client] * len(inputs) / len(samples)
                 part = weight * problem.loss(problem.outputs(self._model, x, inputs), targets)
                 gradient += torch.autograd.grad(part, x)[0]
                 loss += part.detach()
@@ -63,7 +66,10 @@ class Evaluator:
     def _accuracy(self, x: Tensor, samples: Samples) -> float:
         right = 0
         for inputs, targets in _chunks(samples):
-            right += int((self.problem.outputs(self._model, x, inputs).argmax(-1) == targets).sum())
+            outputs = self.problem.outputs(self._model, x, inputs)
+            one_logit = outputs.numel() == len(inputs)  # two classes told apart by the sign of one number
+            predicted = (outputs.flatten() > 0).to(targets.dtype) if one_logit else outputs.argmax(-1)
+            right += int((predicted == targets.reshape(predicted.shape)).sum())
         return right / len(samples)
 
 

@@ -8,7 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from fedcef.algorithm import Algorithm
+from fedcef.compressors import Identity
+from fedcef.errors import ConfigError
+from fedcef.options import validate
 from fedcef.problems.problem import Problem
+from fedcef.regularizers import Zero
 from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
 
@@ -30,11 +34,12 @@ def simulate(
 ) -> History:
     """Run an algorithm on a problem in memory; options are those of `Simulation` (seed, batch_size, clip_norm, …).
 
-    The problem's regulariser is the one that is minimised, and the compressor is fitted to the model's layers.
+    The regulariser is the problem's, and the compressor is fitted to the model's layers.
     """
+    _check(problem, algorithm, rounds, eval_every)
     algorithm = replace(algorithm, regularizer=problem.regularizer, compressor=algorithm.compressor.fit(problem.layout))
     simulation = Simulation(problem, algorithm, **options)
-    evaluate = Evaluator(problem, algorithm.step)
+    evaluate = Evaluator(problem, algorithm.step, weighting=options.get("weighting", "uniform"))
     records = []
     while True:
         if simulation.round % eval_every == 0 or simulation.round == rounds:
@@ -44,3 +49,13 @@ def simulate(
             break
         simulation.step()
     return History(records, problem.layout.unflatten(simulation.model()))
+
+
+def _check(problem: Problem, algorithm: Algorithm, rounds: int, eval_every: int) -> None:
+    validate(algorithm)
+    if rounds < 0 or eval_every < 1:
+        raise ConfigError(f"rounds must be at least 0 and eval_every at least 1; they are {rounds} and {eval_every}.")
+    if not isinstance(algorithm.regularizer, Zero) and algorithm.regularizer is not problem.regularizer:
+        raise ConfigError("The regulariser belongs to the problem; give it to Problem.build, not to the algorithm.")
+    if not algorithm.compresses and not isinstance(algorithm.compressor, Identity):
+        raise ConfigError(f"{type(algorithm).__name__} sends its vectors whole and has no place for a compressor.")

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from fedcef import L1, FedCEF, Problem, TopK
 from fedcef.problems.models import MnistCNN
-from fedcef.problems.oracles import cores
 from fedcef.runs.run import versions
 from fedcef.simulation.engine import Simulation
+from fedcef.threads import cores
 
 CLIENTS, STEPS, BATCH, LR, LAMBDA, RATIO = 10, 10, 64, 0.01, 1e-5, 0.1
 

@@ -81,6 +81,27 @@ def simulate(algorithm: Algorithm, problem: Quadratics, rounds: int) -> Outcome:
     return Outcome(replica, clients, points)
 
 
+def simulate_some(algorithm: Algorithm, problem: Quadratics, rounds: int, size: int) -> tuple[Outcome, list[Tensor]]:
+    """`simulate` with `size` of the clients in every round; the cohorts; the server's state as "server …"."""
+    n, z0 = problem.num_clients, problem.z0
+    replica, server = algorithm.replica_init(z0), algorithm.server_init(z0)
+    clients = {name: v.repeat(n, 1) for name, v in algorithm.client_init(z0).items()}
+    draw, points, cohorts = torch.Generator().manual_seed(0), [], []
+    for t in range(rounds):
+        cohort = torch.randperm(n, generator=draw)[:size].sort().values
+        oracle = Quadratics(problem.a[cohort], problem.b[cohort]).oracle
+        mine = {name: table[cohort] for name, table in clients.items()}
+        up, mine = algorithm.local(replica, mine, oracle, round_key(0, t, cohort))
+        up_mean = {name: mean_of(payload, None) for name, payload in up.items()}
+        down, server = algorithm.server_step(server, replica, up_mean, size / n)
+        replica = algorithm.advance(replica, down)
+        clients = {name: table.index_copy(0, cohort, mine[name]) for name, table in clients.items()}
+        points.append(algorithm.model(replica))
+        cohorts.append(cohort)
+    known = {**replica, **{f"server {name}": vector for name, vector in server.items()}}
+    return Outcome(known, clients, points), cohorts
+
+
 def deploy(algorithm: Algorithm, problem: Quadratics, rounds: int) -> tuple[list[State], list[State], State]:
     """Replicas of all clients, their own states, and the server's replica."""
     n, z0 = problem.num_clients, problem.z0

@@ -1,42 +1,30 @@
-"""What every proximal operator must do, over the registry, and what each one does."""
+"""What every regulariser must do, over the registry."""
 
-from dataclasses import fields
+import math
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 
-from fedcef import rng
-from fedcef.regularizers import L1, REGULARIZERS, ElasticNet, OnParameters, Regularizer, Zero, soft_threshold
+from fedcef.errors import ConfigError
+from fedcef.regularizers import L0, L1, REGULARIZERS, ElasticNet, OnParameters, Simplex, Zero, soft_threshold
 
-DIM = 12
-STEPS = [0.05, 0.8]
-
-
-def strong(kind: type[Regularizer]) -> Regularizer:
-    """With weights at which something happens to vectors of size one; everything else as it comes."""
-    return kind(**{f.name: 0.5 for f in fields(kind) if f.name in ("weight", "ridge")})
-
-
-CASES = {
-    **{f"{name} as it comes": kind() for name, kind in REGULARIZERS.items()},
-    **{f"{name}, strong": strong(kind) for name, kind in REGULARIZERS.items()},
-    "on some": OnParameters(ElasticNet(0.4, 0.9), torch.tensor([0, 3, 4, 11])),
-}
-every_case = pytest.mark.parametrize("h", CASES.values(), ids=CASES)
-every_step = pytest.mark.parametrize("step", STEPS)
-
-
-def points(count: int, seed: int = 0, dim: int = DIM) -> torch.Tensor:
-    return rng.normal(rng.fold(rng.seed_key(seed), torch.arange(count)), dim)
-
-
-def model_value(h: Regularizer, u: torch.Tensor, x: torch.Tensor, step: float) -> torch.Tensor:
-    """What the proximal operator minimises over u."""
-    return h.value(u) + (u - x).square().sum(-1) / (2 * step)
+from .cases import (
+    CASES,
+    DIM,
+    SUMS,
+    close,
+    every_case,
+    every_function,
+    every_step,
+    every_weakly_convex,
+    is_constraint,
+    model_value,
+    points,
+    strong,
+)
 
 
 @every_step
@@ -46,58 +34,65 @@ def test_prox_is_no_worse_than_any_other_point(h, step):
         best = h.prox(x, step)
         others = torch.cat([best + size * points(300, seed=9) for size in (1e-4, 1e-2, 0.3, 3)])
         others = torch.cat([others, x.unsqueeze(0), torch.zeros(1, DIM), best * torch.linspace(-1, 2, 31)[:, None]])
-        assert float(model_value(h, best, x, step)) <= float(model_value(h, others, x, step).min()) + 1e-14
+        others = torch.cat([others, h.prox(others, 0.3)])  # for constraints: points inside
+        assert float(model_value(h, best, x, step)) <= float(model_value(h, others, x, step).min()) + 1e-12
+
+
+@pytest.mark.parametrize("step", [0.05, 0.8, 2.0, 2.8, 4.0, 9.0])
+@pytest.mark.parametrize("name", SUMS)
+def test_prox_is_the_argmin_entry_by_entry(name, step):
+    """Against a grid and a finer grid around its best point; mcp and scad also beyond their largest step."""
+    h = strong(REGULARIZERS[name])
+    for x in torch.linspace(-4, 4, 81, dtype=torch.float64).view(-1, 1):
+        found = h.prox(x, step)
+        coarse = torch.arange(-1000, 1001, dtype=torch.float64).view(-1, 1) * 0.005  # 0 is on it
+        near = coarse[model_value(h, coarse, x, step).argmin()]
+        fine = near + coarse / 500
+        costs = model_value(h, fine, x, step)
+        assert float(model_value(h, found, x, step)) <= float(costs.min()) + 1e-14
+        if float((model_value(h, coarse, x, step) < costs.min() + 1e-4).sum()) <= 10:  # no second minimum elsewhere
+            close(found, fine[costs.argmin()], 2e-5)
 
 
 @every_step
-@every_case
-def test_prox_is_the_argmin_entry_by_entry(h, step):
-    """Against scipy's scalar minimisation, where the regulariser is a sum over entries."""
-    if isinstance(h, OnParameters):
-        h = h.inner
-    x = points(1)[0]
-    if not torch.allclose(h.value(x), h.value(x.unsqueeze(-1)).sum()):
-        pytest.skip("not a sum over entries")
-    for entry in torch.linspace(-3, 3, 25, dtype=torch.float64):
-        found = float(h.prox(entry.view(1), step))
-
-        def cost(u, entry=entry):
-            return float(model_value(h, torch.tensor([u], dtype=torch.float64), entry.view(1), step))
-
-        grid = np.linspace(-4, 4, 161)
-        near = grid[np.argmin([cost(u) for u in grid])]
-        least = minimize_scalar(cost, bounds=(near - 0.1, near + 0.1), method="bounded", options={"xatol": 1e-10})
-        assert found == pytest.approx(least.x, abs=1e-6)
-        assert cost(found) <= least.fun + 1e-14
-
-
-@every_step
-@every_case
+@every_weakly_convex
 def test_three_point_inequality(h, step):
-    """h(p) + (|p - x|² + |u - p|²)/(2·step) <= h(u) + |u - x|²/(2·step) for p = prox(x) and any u."""
+    """h(p) + (|p - x|² + (1 - ρ·step)·|u - p|²)/(2·step) <= h(u) + |u - x|²/(2·step) for p = prox(x) and any u."""
     x, u = points(200), points(200, seed=1) * 2
     p = h.prox(x, step)
-    left = model_value(h, p, x, step) + (u - p).square().sum(-1) / (2 * step)
-    assert bool((left <= model_value(h, u, x, step) + 1e-12).all())
+    for other in (u, h.prox(u, 0.3)):
+        bowl = (1 - h.weak_convexity * step) * (other - p).square().sum(-1) / (2 * step)
+        assert bool((model_value(h, p, x, step) + bowl <= model_value(h, other, x, step) + 1e-11).all())
 
 
 @every_step
-@every_case
+@every_weakly_convex
 def test_prox_is_firmly_non_expansive(h, step):
+    """(1 - ρ·step)·|p - q|² <= ⟨p - q, x - y⟩; ρ = 0 for convex ones."""
     x, y = points(200) * 3, points(200, seed=1)
     p, q = h.prox(x, step), h.prox(y, step)
-    inner = ((p - q) * (x - y)).sum(-1)
-    assert bool(((p - q).square().sum(-1) <= inner + 1e-12).all())
-    assert bool(((p - q).norm(dim=-1) <= (x - y).norm(dim=-1) + 1e-12).all())
+    stretch = 1 - h.weak_convexity * step
+    assert bool((stretch * (p - q).square().sum(-1) <= ((p - q) * (x - y)).sum(-1) + 1e-11).all())
+    assert bool((stretch * (p - q).norm(dim=-1) <= (x - y).norm(dim=-1) + 1e-11).all())
 
 
-@every_case
+@every_function
 def test_a_step_of_nothing_changes_nothing(h):
     x = points(3)
     assert torch.equal(h.prox(x, 0.0), x)
+    assert torch.equal(h.prox(x, torch.zeros(1, dtype=x.dtype)), x)
     sizes = [float((h.prox(x, step) - x).norm()) for step in (1e-3, 1e-6, 1e-9)]
     assert sizes[2] < 1e-7
     assert sizes == sorted(sizes, reverse=True)
+
+
+@every_case
+def test_a_constraint_does_not_ask_for_the_step(h):
+    x = points(3)
+    if is_constraint(h):
+        assert torch.equal(h.prox(x, 0.0), h.prox(x, 7.0))
+        close(h.prox(h.prox(x, 1.0), 1.0), h.prox(x, 1.0))
+        assert h.value(h.prox(x, 1.0)).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("lead", [(4,), (2, 3), (0,)])
@@ -107,19 +102,21 @@ def test_a_stack_is_done_row_by_row(h, lead):
     value, prox = h.value(x), h.prox(x, 0.7)
     assert value.shape == lead
     assert prox.shape == x.shape
-    flat = x.reshape(-1, DIM)
-    for i, row in enumerate(flat):
-        assert torch.equal(prox.reshape(-1, DIM)[i], h.prox(row, 0.7))
-        assert torch.allclose(value.reshape(-1)[i], h.value(row), rtol=1e-14, atol=0)
+    for i, row in enumerate(x.reshape(-1, DIM)):
+        close(prox.reshape(-1, DIM)[i], h.prox(row, 0.7))
+        close(value.reshape(-1)[i], h.value(row))
 
 
 @every_case
 def test_a_step_may_be_a_tensor(h):
     x = points(3)
-    assert torch.equal(h.prox(x, torch.tensor(0.7, dtype=torch.float64)), h.prox(x, 0.7))
+    close(h.prox(x, torch.tensor(0.7, dtype=torch.float64)), h.prox(x, 0.7))
+    close(h.prox(x, torch.tensor([0.7], dtype=torch.float64)), h.prox(x, 0.7))
     steps = torch.tensor([[0.1], [0.7], [2.0]], dtype=torch.float64)
     each = torch.stack([h.prox(row, float(step)) for row, step in zip(x, steps, strict=True)])
-    assert torch.equal(h.prox(x, steps), each)
+    close(h.prox(x, steps), each)
+    x = points(6).reshape(2, 3, DIM)
+    close(h.prox(x, steps)[1], h.prox(x[1], steps))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -129,24 +126,128 @@ def test_types_are_kept_and_the_input_is_left_alone(h, dtype):
     before = x.clone()
     assert h.prox(x, 0.7).dtype == dtype
     assert h.prox(x, torch.tensor(0.7)).dtype == dtype
+    assert h.prox(x, torch.full((3, 1), 0.7, dtype=dtype)).dtype == dtype
     assert h.value(x).dtype == dtype
+    close(h.prox(x, 0.7).double(), h.prox(points(3), 0.7), 1e-5)
     assert torch.equal(x, before)
 
 
 @every_case
 def test_value_is_not_negative_and_nothing_at_zero(h):
     assert bool((h.value(points(50)) >= 0).all())
-    assert float(h.value(torch.zeros(DIM))) == 0
+    if not isinstance(h, Simplex):
+        assert float(h.value(torch.zeros(DIM))) == 0
+        assert float(h.prox(torch.zeros(DIM), 0.7).abs().max()) == 0
 
 
-# Values and formulas
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@every_case
+def test_large_and_small_points_stay_finite(h, dtype):
+    big, small = (1e30, 1e-30) if dtype == torch.float32 else (1e200, 1e-200)
+    x = torch.cat([points(2) * big, points(2) * small, points(2) * torch.logspace(-25, 25, DIM)]).to(dtype)
+    x = torch.cat([x, torch.zeros(1, DIM, dtype=dtype), big * torch.eye(DIM, dtype=dtype)[:1], -torch.ones_like(x[:1])])
+    for step in (1e-12, 0.7):
+        p = h.prox(x, step)
+        assert bool(p.isfinite().all())
+        if is_constraint(h):
+            assert float(h.value(p).max()) == 0
+        else:
+            assert bool((p.abs() <= x.abs().amax(-1, keepdim=True) * (1 + 1e-5)).all())
 
 
-def test_values():
-    x = torch.tensor([[3.0, -4.0], [0.5, 0.0]], dtype=torch.float64)
-    assert Zero().value(x).tolist() == [0, 0]
-    assert L1(0.25).value(x).tolist() == [1.75, 0.125]
-    assert ElasticNet(0.25, 0.5).value(x).tolist() == [1.75 + 6.25, 0.125 + 0.0625]
+@every_case
+def test_a_row_that_is_no_number_ends_and_stays_so(h):
+    x = points(3)
+    x[1, 3] = math.nan
+    p = h.prox(x, 0.7)
+    assert bool(p[1].isnan().any())
+    close(p[[0, 2]], h.prox(x[[0, 2]], 0.7))
+    h.prox(torch.full((2, DIM), math.inf), 0.7)
+
+
+@every_weakly_convex
+def test_subgradients_support_h_and_keep_to_the_bound(h):
+    if is_constraint(h):
+        with pytest.raises(ConfigError, match="has no subgradient outside its set; use a method with a proximal step"):
+            h.subgradient(points(1))
+        assert h.bounded_subgradient(DIM) is None
+        return
+    x, u = points(100), points(100, seed=1) * 2
+    x[0], x[1:20] = 0, h.prox(x[1:20], 0.7)
+    g = h.subgradient(x)
+    bend = h.weak_convexity / 2 * (u - x).square().sum(-1)
+    assert bool((h.value(u) + bend >= h.value(x) + (g * (u - x)).sum(-1) - 1e-11).all())
+    bound = h.bounded_subgradient(DIM)
+    if bound is not None:
+        moved = (x - h.prox(x, 0.3)) / 0.3  # a subgradient, too: at the proximal point
+        assert float(g.norm(dim=-1).max()) <= bound * (1 + 1e-12)
+        assert float(moved.norm(dim=-1).max()) <= bound * (1 + 1e-9)
+
+
+def test_which_bounds_there_are():
+    without = {name for name in CASES if CASES[name].bounded_subgradient(DIM) is None}
+    kinds = ("elastic_net", "box", "simplex", "l1_ball", "nuclear_ball", "l0")
+    assert without == {f"{kind}{how}" for kind in kinds for how in (" as it comes", ", strong")} | {"on some"}
+    with pytest.raises(ConfigError, match="l0 is a count and has no useful subgradient"):
+        L0().subgradient(points(1))
+
+
+@every_case
+def test_the_prox_reads_nothing_back_if_it_says_so(h):
+    """Tensors without data: any look at a value, or a tensor left on another device, is an error."""
+    if h.captures:
+        x = torch.empty(3, DIM, device="meta")
+        assert h.prox(x, 0.7).shape == x.shape
+        assert h.prox(x, torch.empty(3, 1, device="meta")).shape == x.shape
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@every_case
+def test_cuda_does_the_same(h, dtype):
+    x = points(5).to(dtype)
+    steps = torch.tensor([[0.05], [0.3], [0.7], [0.8], [2.0]], dtype=dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    close(h.prox(x.cuda(), steps.cuda()).cpu(), h.prox(x, steps), tolerance)
+    close(h.prox(x.cuda(), 0.7).cpu(), h.prox(x, 0.7), tolerance)
+    close(h.value(x.cuda()).cpu(), h.value(x), tolerance)
+
+
+# On some of the parameters
+
+
+@pytest.mark.parametrize("name", ["l1", "linf", "group_lasso", "slope", "simplex", "mcp"])
+def test_on_parameters_acts_on_the_chosen_entries_only(name):
+    h = REGULARIZERS[name]()
+    chosen = torch.tensor([0, 2, 11])
+    rest = [i for i in range(DIM) if i not in chosen.tolist()]
+    some = OnParameters(h, chosen)
+    x = points(4)
+    before = x.clone()
+    p = some.prox(x, 0.8)
+    assert torch.equal(p[:, rest], x[:, rest])
+    assert torch.equal(p[:, chosen], h.prox(x[:, chosen], 0.8))
+    assert torch.equal(some.value(x), h.value(x[:, chosen]))
+    assert torch.equal(x, before)
+    assert some.bounded_subgradient(DIM) == h.bounded_subgradient(3)
+    assert (some.weak_convexity, some.largest_step, some.captures) == (h.weak_convexity, h.largest_step, h.captures)
+    if is_constraint(h):
+        with pytest.raises(ConfigError):
+            some.subgradient(x)
+    else:
+        g = some.subgradient(x)
+        assert torch.equal(g[:, chosen], h.subgradient(x[:, chosen]))
+        assert float(g[:, rest].abs().max()) == 0
+
+
+def test_on_all_parameters_is_the_regularizer_itself():
+    x = points(3)
+    everywhere = OnParameters(L1(0.5), torch.arange(DIM))
+    assert torch.equal(everywhere.prox(x, 0.8), L1(0.5).prox(x, 0.8))
+    assert torch.equal(everywhere.value(x), L1(0.5).value(x))
+
+
+# The soft threshold
 
 
 def test_zero_returns_its_input():
@@ -168,18 +269,6 @@ def test_soft_threshold_by_its_formula(x, threshold, dtype):
     assert soft_threshold(entry, torch.tensor(threshold, dtype=entry.dtype)).numpy() == expected
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_zeros_are_exact(dtype):
-    x = (points(4) * 0.1).to(dtype)
-    step = 0.37
-    for h in (L1(0.3), ElasticNet(0.3, 0.2)):
-        p = h.prox(x, step)
-        small = x.abs() < step * 0.3 * (1 - 1e-6)
-        assert 0 < int(small.sum()) < small.numel()
-        assert bool((p[small] == 0).all())
-        assert bool((p[x.abs() > step * 0.3 * (1 + 1e-6)] != 0).all())
-
-
 def test_the_threshold_itself_becomes_zero():
     assert L1(0.5).prox(torch.tensor([0.25, -0.25, 0.25000003]), 0.5).tolist()[:2] == [0, 0]
 
@@ -190,19 +279,6 @@ def test_semigroup_of_soft_thresholds():
     assert torch.allclose(twice, L1(0.5).prox(x, 1.2), rtol=0, atol=1e-15)
 
 
-def test_moreau_s_identity():
-    """x = prox_{t·h}(x) + t·prox_{h*/t}(x/t), where h* of the l1 norm is the indicator of a box."""
-    x, step, weight = points(20), 0.7, 0.9
-    dual = torch.clamp(x / step, -weight, weight)
-    assert torch.allclose(L1(weight).prox(x, step) + step * dual, x, rtol=0, atol=1e-15)
-
-
-def test_elastic_net_without_one_of_its_parts():
-    x = points(5)
-    assert torch.equal(ElasticNet(0.4, 0.0).prox(x, 0.8), L1(0.4).prox(x, 0.8))
-    assert torch.allclose(ElasticNet(0.0, 0.4).prox(x, 0.8), x / 1.32, rtol=1e-15, atol=0)
-
-
 def test_optimality_of_the_elastic_net():
     """(x - p)/step is a subgradient at p."""
     h, x, step = ElasticNet(0.4, 0.3), points(20), 0.6
@@ -211,28 +287,3 @@ def test_optimality_of_the_elastic_net():
     assert torch.allclose(residual[p != 0], 0.4 * p[p != 0].sign(), rtol=0, atol=1e-13)
     assert bool((residual[p == 0].abs() <= 0.4 + 1e-13).all())
     assert bool((p == 0).any())
-
-
-# On some of the parameters
-
-
-@pytest.mark.parametrize("name", REGULARIZERS)
-def test_on_parameters_acts_on_the_chosen_entries_only(name):
-    h = strong(REGULARIZERS[name])
-    chosen = torch.tensor([0, 2, 11])
-    rest = [i for i in range(DIM) if i not in chosen.tolist()]
-    some = OnParameters(h, chosen)
-    x = points(4)
-    before = x.clone()
-    p = some.prox(x, 0.8)
-    assert torch.equal(p[:, rest], x[:, rest])
-    assert torch.equal(p[:, chosen], h.prox(x[:, chosen], 0.8))
-    assert torch.equal(some.value(x), h.value(x[:, chosen]))
-    assert torch.equal(x, before)
-
-
-def test_on_all_parameters_is_the_regularizer_itself():
-    x = points(3)
-    everywhere = OnParameters(L1(0.5), torch.arange(DIM))
-    assert torch.equal(everywhere.prox(x, 0.8), L1(0.5).prox(x, 0.8))
-    assert torch.equal(everywhere.value(x), L1(0.5).value(x))

@@ -16,11 +16,16 @@ from fedcef.algorithms.fedcanon import FedCanon
 from fedcef.algorithms.fedcef import FedCEF
 from fedcef.algorithms.fedcomgate import FedCOMGATE
 from fedcef.algorithms.fedda import FedDA
+from fedcef.algorithms.feddc import FedDC
 from fedcef.algorithms.feddr import FedDR
+from fedcef.algorithms.feddyn import FedDyn
 from fedcef.algorithms.fedmid import FedMiD
 from fedcef.algorithms.fedpaq import FedPAQ
+from fedcef.algorithms.fedpd import FedPD
+from fedcef.algorithms.fedprox import FedProx
 from fedcef.algorithms.qsparse import Qsparse
 from fedcef.algorithms.scafcom import SCAFCOM
+from fedcef.algorithms.scaffold import SCAFFOLD
 from fedcef.algorithms.scallion import SCALLION
 from fedcef.algorithms.zhang import Zhang
 
@@ -47,6 +52,11 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "c_fedda": CFedDA,
     "feddr": FedDR,
     "fedadmm": FedADMM,
+    "fedprox": FedProx,
+    "scaffold": SCAFFOLD,
+    "feddyn": FedDyn,
+    "fedpd": FedPD,
+    "feddc": FedDC,
 }
 
 __all__ = [
@@ -56,6 +66,7 @@ __all__ = [
     "EF21BC",
     "EF21SGDM",
     "SCAFCOM",
+    "SCAFFOLD",
     "SCALLION",
     "CFedDA",
     "EControl",
@@ -67,10 +78,14 @@ __all__ = [
     "FedCOMGATE",
     "FedCanon",
     "FedDA",
+    "FedDC",
     "FedDR",
+    "FedDyn",
     "FedEF",
     "FedMiD",
     "FedPAQ",
+    "FedPD",
+    "FedProx",
     "Qsparse",
     "Zhang",
 ]

@@ -10,9 +10,10 @@ r = 1, 2, ..., and `next` the minimiser in dual_averaging.py:
     server:  G = mean G_i;   w = next(K·W, G, n);   broadcast G and w
     all:     W ← W + w
 
-Follows the authors' public code (LassoRun.m; only the abstract of the paper was at hand).  As there, n stands for the
-whole round in its local steps too, where fewer gradients are in G_i: h weighs a little too much, by a part that
-vanishes like 1/r.  4p bytes up, 8p down; 4p down would do, as everyone can compute w.
+Follows the authors' public code (LassoRun.m, its one-stage method; only the abstract of the paper was at hand, where
+the method may have a constraint that the code has not).  As there, n stands for the whole round in its local steps too,
+where fewer gradients are in G_i: h weighs a little too much, by a part that vanishes like 1/r, also where clients are
+alike.  4p bytes up, 8p down; 4p down would do, as everyone can compute w.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CFedDA(DualAveraging):
-    """Constrained federated dual averaging without its constraint: server points only."""
+    """Fast-FedDA that adds up the server's points only, and uploads gradients alone."""
 
     def replica_init(self, z0: Vector) -> State:
         zeros = z0.new_zeros(z0.shape)

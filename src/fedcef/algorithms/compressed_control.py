@@ -1,7 +1,7 @@
 """What SCALLION and SCAFCOM share: local steps with control variates, and the server.
 
 Huang, Li, Li, "Stochastic Controlled Averaging for Federated Learning with Communication Compression" (ICLR 2024, arXiv
-2308.08165), as reconstructed in docs/algorithms.md:
+2308.08165), reconstructed: only the abstract was at hand.
 
     client:  x = z;   for k:  x ← x - α (g_i(x) + c - c_i);   Δ_i = C(...);   c_i ← c_i + Δ_i;   upload Δ_i
     server:  z ← prox_{βh}(z - β (c + mean Δ_i));   c ← c + (S/N) mean Δ_i;   broadcast z and c

@@ -9,7 +9,8 @@ where g_s was taken at w_s.  Setting its subdifferential to 0 gives, with B = μ
     w = prox_{(n/B)h}((γ z0 + (μ/2) Σ w_s - Σ g_s) / B).
 
 With h = 0 two successive such points differ by g_n / B: gradient descent with the step 1/(μn/2 + γ).  So all steps,
-and with them the clients' drift apart, shrink like 1/n; `local_lr` and `server_lr` play no part.
+and with them the clients' drift apart, shrink like 1/n: with different clients the error is O(K/n), without a bias that
+stays, and with some of the clients in a round O(1/√n).  `local_lr` and `server_lr` play no part.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class DualAveraging(Algorithm, ABC):
     strong_convexity: Positive = 1e-3
     """μ: how strongly the loss is assumed to be convex; the n-th step is about 1/(μn/2 + γ) long."""
     anchor_weight: Positive = 25.0
-    """γ: the pull towards the start point; the first step is about 1/γ long, so it should not be below the smoothness."""
+    """γ: the pull towards the start point; the first step is about 1/γ long, so γ should be L or more."""
 
     @property
     def step(self) -> float:

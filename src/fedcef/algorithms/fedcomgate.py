@@ -1,6 +1,6 @@
 """FedCOMGATE: local gradient tracking with compressed changes.
 
-Haddadpour, Kamani, Mokhtari, Mahdavi 2021 (arXiv 2007.01154), as reconstructed in docs/algorithms.md:
+Haddadpour, Kamani, Mokhtari, Mahdavi 2021 (arXiv 2007.01154), reconstructed: the paper was not at hand.
 
     client:  x = z;   for k:  x ← x - α (g_i(x) - δ_i);   D_i = C((z - x)/(αK));   upload D_i
     server:  broadcast D = mean D_i
@@ -8,7 +8,8 @@ Haddadpour, Kamani, Mokhtari, Mahdavi 2021 (arXiv 2007.01154), as reconstructed 
 
 The correction δ_i needs D, which arrives after the client's own work is done.  It is kept as its two parts, δ_i = d_i -
 d: d_i adds up a client's own messages, d the broadcast ones.  (z - x)/(αK) is computed as the mean gradient plus d -
-d_i, which is the same number with more digits.  D is sent as its non-zero entries.
+d_i, which is the same number with more digits.  D is sent as its non-zero entries.  The authors' code adds the client's
+own change to δ_i uncompressed; here it is D_i, so that the δ_i add up to zero.
 
 All clients take part: otherwise the δ_i do not add up to zero.  The authors' C is unbiased; but E|δ_i - ḡ_i|², ḡ_i the
 mean gradient, is multiplied by about ω = E|C(x) - x|²/|x|² in a round, so ω must be below about 1: for scaled Rand-k, k

@@ -9,8 +9,9 @@ proximal gradient steps on the clients.
 This is the authors' public code, with the plain mean (theirs weighs by samples).  **It shrinks twice**: K proximal
 steps of length α on the clients make up the length αK of a round, and the server adds β on top.  One client with
 K = η_g = 1 and h = λ|·|₁ ends at the minimiser for 2λ.  Projections are idempotent and not affected.
-`server_prox = "none"`, ours, leaves the second one out: one client is then exact, several are off by O(αK).  Its
-models are means of sparse points, so they have fewer exact zeros.  4p bytes up, 4p down.
+`server_prox = "none"`, ours, leaves the second one out: one client is then exact, and several are O(αK) away from the
+solution.  Its models are means of the clients' points, so that entries which should be 0 are of size O(α) instead:
+‖G_β‖, whose step β is no longer, does not vanish with α.  4p bytes up, 4p down.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """FedPAQ: FedAvg with compressed changes.
 
-Reisizadeh et al. 2020 (arXiv 1909.13014), from memory of it: periodic averaging, partial participation, quantisation.
+Reisizadeh et al. 2020 (arXiv 1909.13014), reconstructed: the paper was not at hand.
 
     client:  x = z;   for k:  x ← x - α g_i(x);   upload C(x - z)
     server:  z ← prox_{βh}(z + η_g · mean C(x - z));   broadcast z
 
 The authors' C is unbiased (`randk` with `scaled` here), η_g = 1, and there is no memory.  Rand-k draws one support for
-all, so that it acts on the mean change: the limit is FedAvg's, off by O(αK) where clients differ.  A C with noise of its
-own at every client leaves z in a neighbourhood of it.  A biased C, like Top-k, is accepted, but its limit is off by an
-amount that does not shrink with the step.  The prox is ours (see smooth.py).
+all, so that it acts on the mean change: the limit is FedAvg's, off by O(αK) where clients differ.  A biased C, like
+Top-k, is accepted, but its limit is off by an amount that does not shrink with the step.  The prox is ours (see
+smooth.py).
 """
 
 from __future__ import annotations

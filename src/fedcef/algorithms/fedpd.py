@@ -39,7 +39,8 @@ class FedPD(SmoothMethod):
     partial_participation: ClassVar[bool] = False
 
     @property
-    def prox_step(self) -> float:
+    def step(self) -> float:
+        """η_g·η."""
         return self.server_lr * self.penalty_step
 
     def replica_init(self, z0: Vector) -> State:

@@ -7,8 +7,8 @@ Basu, Data, Karakus, Diggavi 2019 (arXiv 1906.02367), synchronous form:
 
 Signs are FedAvg's here.  The memory advances by the client's own decoded message.  The authors' C is Top-k with
 quantised values (the option `values` of the compressors), and η_g = 1; with another η_g it is Fed-EF (fed_ef.py).
-C must be contractive.  There is no correction of drift, and the memory holds steps, not gradients: where clients differ,
-z stays in a neighbourhood that shrinks with the step.  Absent clients keep their memory.  The prox is ours (see
+C must be contractive.  There is no correction of drift, and the memory holds steps, not gradients: where clients
+differ, z stays in a neighbourhood that shrinks with the step.  Absent clients keep their memory.  The prox is ours (see
 smooth.py).
 """
 

@@ -1,7 +1,7 @@
 """SCAFCOM: SCAFFOLD with contractive compression and momentum.
 
-Huang, Li, Li (ICLR 2024, arXiv 2308.08165), as reconstructed in docs/algorithms.md.  Local steps and server as in
-compressed_control.py; with ḡ_i the mean of a client's K gradients and η = mixing,
+Huang, Li, Li (ICLR 2024, arXiv 2308.08165), reconstructed.  Local steps and server as in compressed_control.py;
+with ḡ_i the mean of a client's K gradients and η = mixing,
 
     v_i ← (1-η) v_i + η ḡ_i;   Δ_i = C(v_i - c_i);   c_i ← c_i + Δ_i
 

@@ -7,14 +7,14 @@ Karimireddy et al. 2020 (arXiv 1910.06378).  With the regulariser as a proximal 
              II:  c_i ← mean of the K gradients of the local steps
     server:  z ← prox_{βh}(z + η_g · mean (x - z));   c ← c + (S/N) · mean change;   broadcast z and c
 
-The paper writes option II as c_i - c + (z - x)/(Kα), which is the same mean as long as a step is -α times the corrected
-gradient.  Where a corrected gradient is clipped or weight decay is added, that formula carries both into c_i; the mean
-taken here cannot.  Option I uses the round's own minibatches, at the cost of K more gradients; the paper says only
-"a pass over the local data".  With all clients and option II the second upload could be computed by the server
-(it is -c - mean(x - z)/(Kα)); it is sent, and counted, as published.
+The paper writes option II as c_i - c + (z - x)/(Kα), which is the same mean where a step is -α times the corrected
+gradient.  Code that clips corrected gradients, or adds weight decay to them, carries both into c_i by that formula; the
+mean taken here holds the oracle's gradients and nothing else.  Option I takes the K minibatches of the round once more,
+at z; the paper makes a further pass over the local data.  By the formula, the server could compute option II's second
+upload from the first; it is sent, and counted, as published.
 
-With all clients and option II this is FedCanon as reconstructed here, for any h; with h = 0 also FedCEF(mixing = 1)
-uncompressed.
+With all clients, option II is FedCanon as reconstructed here, for any h; with h = 0 it is also FedCEF(mixing = 1) with
+nothing compressed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedcef.wire import Dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scaffold(SmoothMethod):
+class SCAFFOLD(SmoothMethod):
     """SCAFFOLD, with a proximal step on the server; two vectors each way."""
 
     option: Literal["I", "II"] = "II"

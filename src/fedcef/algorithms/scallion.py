@@ -1,7 +1,7 @@
 """SCALLION: SCAFFOLD with unbiased compression.
 
-Huang, Li, Li (ICLR 2024, arXiv 2308.08165), as reconstructed in docs/algorithms.md.  Local steps and server as in
-compressed_control.py; with ḡ_i the mean of a client's K gradients and a = scaling,
+Huang, Li, Li (ICLR 2024, arXiv 2308.08165), reconstructed.  Local steps and server as in compressed_control.py;
+with ḡ_i the mean of a client's K gradients and a = scaling,
 
     Δ_i = C(a (ḡ_i - c_i));   c_i ← c_i + Δ_i
 

@@ -4,8 +4,8 @@
 take several steps.  `subgradient` adds a subgradient of h to every local gradient: no exact zeros.  With h = 0 both are
 the method as published.
 
-The proximal step has the length of the gradient step that the server takes: β for those that average K local steps.
-Methods with a penalty μ step by η_g/μ along the mean dual; with that length theirs is exact, whatever K.
+The proximal step is as long as the round's gradient step: β for methods that average K local steps.  Those with a
+penalty μ (FedDyn, FedPD, FedDC) step by η_g/μ along the mean dual; that length makes them exact, whatever K.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ class SmoothMethod(Algorithm, ABC):
             return oracle
         return lambda x, k: oracle(x, k) + self.regularizer.subgradient(x)
 
-    @property
-    def prox_step(self) -> float:
-        """The length of the server's proximal step."""
-        return self.step
-
     def server_prox(self, z: Vector) -> Vector:
         """The server's proximal step, where that is how h enters."""
-        return self.regularizer.prox(z, self.prox_step) if self.composite == "server_prox" else z
+        return self.regularizer.prox(z, self.step) if self.composite == "server_prox" else z

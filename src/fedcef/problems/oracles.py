@@ -8,12 +8,10 @@ turns convolutions into grouped ones.
 
 from __future__ import annotations
 
-import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -25,6 +23,7 @@ from fedcef.algorithm import Oracle
 from fedcef.errors import ConfigError, ProblemError
 from fedcef.problems.problem import Problem
 from fedcef.rng import Key
+from fedcef.threads import cores, single_thread
 
 
 @dataclass(frozen=True)
@@ -166,19 +165,3 @@ def clip(g: Tensor, norm: float) -> Tensor:
 
 def has_dropout(model: nn.Module) -> bool:
     return any(isinstance(m, nn.modules.dropout._DropoutNd) for m in model.modules())
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """One torch thread, so that sums are taken in the same order on any machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

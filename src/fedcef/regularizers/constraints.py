@@ -86,7 +86,7 @@ class L1Ball(Constraint):
 
 def to_simplex(x: Tensor, total: float) -> Tensor:
     """The nearest point that is not negative and adds up to `total`: (..., p) -> (..., p)."""
-    below = (x - x.amax(-1, keepdim=True)).double()
+    below = x - x.amax(-1, keepdim=True)
     return (below - simplex_shift(below, total)).clamp_(min=0).to(x.dtype)
 
 

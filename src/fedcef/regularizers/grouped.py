@@ -10,16 +10,15 @@ from abc import ABC
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from fedcef.errors import ConfigError
 from fedcef.layout import Layout
 from fedcef.regularizers.norms import length, shrinkage
-from fedcef.regularizers.regularizer import NonNegative, Regularizer, Step, soft_threshold
+from fedcef.regularizers.regularizer import Count, NonNegative, Regularizer, Step, check_stretches, soft_threshold
 
 
 class Block(NamedTuple):
@@ -49,34 +48,31 @@ class _Grouped(Regularizer, ABC):
     by: Literal["output", "input", "tensor"] = "output"
     """What a group is: all weights into one neuron or filter (an index of a tensor's first axis), all weights out of
     one input (of its second axis), or a whole tensor.  Tensors with fewer than two axes (biases) are left alone."""
-    sizes: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Groups of your own instead: the lengths of consecutive stretches that together are all chosen entries."""
+    sizes: tuple[Count, ...] = ()
+    """Groups of your own instead: the lengths of consecutive stretches, from the first chosen entry on."""
     scale: Literal["sqrt_size", "none"] = "sqrt_size"
     """w_g: the root of the group's size, so that large and small groups are treated alike, or 1."""
     blocks: tuple[Block, ...] = ()
-    """Where the groups are; `fit` finds them.  Without, all entries are one group."""
+    """Where the groups are; `fit` finds them by `sizes` or `by`.  Without all of these, all entries are one group."""
 
     def fit(self, layout: Layout) -> Self:
-        if self.sizes:
-            if sum(self.sizes) != layout.size:
-                raise ConfigError(
-                    f"regularizer.sizes adds up to {sum(self.sizes)}; it must be {layout.size}, the chosen entries."
-                )
-            return replace(self, blocks=_consecutive(self.sizes))
-        blocks = [
+        found = self.blocks or _consecutive(self.sizes)
+        given = "regularizer.blocks" if self.blocks else "regularizer.sizes"
+        check_stretches(given, [block.stretch for block in found], layout.size)
+        found = found or tuple(
             _block(self.by, stretch.start, shape)
             for _, stretch, shape in layout.segments()
             if len(shape) >= 2 and 0 not in shape
-        ]
-        if not blocks:
+        )
+        if not found:
             raise ConfigError(
                 f"The regulariser finds no groups: none of {', '.join(layout.names)} has two or more axes.  Choose "
                 "other parameters with regularizer.on, or give regularizer.sizes."
             )
-        return replace(self, blocks=tuple(blocks))
+        return replace(self, blocks=found)
 
     def blocks_of(self, dim: int) -> tuple[Block, ...]:
-        return self.blocks or (_consecutive(self.sizes) if self.sizes else (Block(0, 1, 1, dim),))
+        return self.blocks or _consecutive(self.sizes) or (Block(0, 1, 1, dim),)
 
     def group_scale(self, block: Block) -> float:
         """w_g of the groups of a block."""

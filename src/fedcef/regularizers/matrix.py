@@ -19,7 +19,7 @@ from torch import Tensor
 from fedcef.errors import ConfigError
 from fedcef.layout import Layout
 from fedcef.regularizers.constraints import Constraint, indicator, slack, to_simplex
-from fedcef.regularizers.regularizer import NonNegative, Positive, Regularizer, Step
+from fedcef.regularizers.regularizer import NonNegative, Positive, Regularizer, Step, check_stretches
 
 
 class Matrix(NamedTuple):
@@ -55,12 +55,7 @@ class _Spectral(Regularizer, ABC):
                 f"The regulariser finds no matrix: none of {', '.join(layout.names)} has two or more axes.  Choose "
                 "other parameters with regularizer.on, or give regularizer.matrices."
             )
-        for m in found:
-            if m.start < 0 or m.rows < 1 or m.columns < 1 or m.stretch.stop > layout.size:
-                raise ConfigError(
-                    f"regularizer.matrices has {list(m)} (first position, rows, columns), which does not lie within "
-                    f"the {layout.size} chosen entries."
-                )
+        check_stretches("regularizer.matrices", [m.stretch for m in found], layout.size)
         return replace(self, matrices=found)
 
     @property

@@ -66,7 +66,7 @@ class MCP(Regularizer):
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
         size = x.abs()
-        t = torch.as_tensor(step, dtype=x.dtype, device=x.device)
+        t = as_tensor(step, x)
         smooth = t < self.gamma
         shrunk = soft_threshold(x, t * self.weight) / torch.where(smooth, 1 - t / self.gamma, 1)
         limit = self.weight * torch.where(smooth, self.gamma, (self.gamma * t).sqrt())
@@ -106,7 +106,7 @@ class SCAD(Regularizer):
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
         size, a, weight = x.abs(), self.a, self.weight
-        t = torch.as_tensor(step, dtype=x.dtype, device=x.device)
+        t = as_tensor(step, x)
         smooth = t < a - 1
         soft = soft_threshold(x, t * weight)
         middle = soft_threshold(x, a * t * weight / (a - 1)) * torch.where(smooth, (a - 1) / (a - 1 - t), 1)
@@ -120,3 +120,8 @@ class SCAD(Regularizer):
     @property
     def weak_convexity(self) -> float:
         return 1 / (self.a - 1)
+
+
+def as_tensor(step: Step, x: Tensor) -> Tensor:
+    """The step in the type and on the device of x, without a copy from the host."""
+    return step.to(x) if isinstance(step, Tensor) else x.new_full((), step)

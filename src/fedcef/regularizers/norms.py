@@ -46,7 +46,7 @@ class LInf(Regularizer):
     def prox(self, x: Tensor, step: Step) -> Tensor:
         size = x.abs()
         top = size.amax(-1, keepdim=True)
-        shift = simplex_shift((size - top).double(), step * self.weight)
+        shift = simplex_shift(size - top, step * self.weight)
         level = (top + shift).clamp(min=0).to(x.dtype)
         return torch.clamp(x, -level, level)
 

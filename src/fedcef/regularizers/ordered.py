@@ -17,12 +17,12 @@ from torch import Tensor
 from fedcef.errors import ConfigError
 from fedcef.layout import Layout
 from fedcef.regularizers.chain import solve_chains
-from fedcef.regularizers.regularizer import NonNegative, Regularizer, Step, soft_threshold, unless_still
+from fedcef.regularizers.regularizer import Count, NonNegative, Regularizer, Step, soft_threshold, unless_still
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Chained(Regularizer, ABC):
-    lengths: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    lengths: tuple[Count, ...] = ()
     """The lengths of consecutive chains; entries of different chains are not compared.  If none are given, `fit` takes
     a chain for each index of a tensor's first axis (the weights of one neuron or filter), and one for a tensor with a
     single axis.  Without `fit` the whole vector is one chain."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -19,6 +20,7 @@ Step = float | Tensor
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
 
 
 class Regularizer(ABC):
@@ -82,11 +84,18 @@ class OnParameters(Regularizer):
         mask = layout.mask(patterns)
         if not mask.any():
             raise ConfigError(f"regularizer.on = {patterns} matches no parameter; there are {', '.join(layout.names)}.")
-        if mask.all():
-            return inner.fit(layout)
-        matched = [(name, shape) for name, stretch, shape in layout.segments() if mask[stretch].any()]
-        names, shapes = zip(*matched, strict=True)
-        return cls(inner.fit(Layout(names, shapes)), mask.nonzero().squeeze(-1))
+        return inner.fit(layout) if mask.all() else cls(inner, mask.nonzero().squeeze(-1)).fit(layout)
+
+    def fit(self, layout: Layout) -> OnParameters:
+        """Fits the inner one to the chosen tensors; it stays as it is if anything but whole tensors is chosen."""
+        mask = torch.zeros(layout.size, dtype=torch.bool)
+        mask[self.chosen] = True
+        whole = [(name, stretch, shape) for name, stretch, shape in layout.segments() if mask[stretch].all()]
+        positions = [torch.arange(stretch.start, stretch.stop) for _, stretch, _ in whole]
+        if not positions or not torch.equal(torch.cat(positions), self.chosen.cpu()):
+            return self
+        names, _, shapes = zip(*whole, strict=True)
+        return OnParameters(self.inner.fit(Layout(names, shapes)), self.chosen)
 
     def value(self, x: Tensor) -> Tensor:
         return self.inner.value(x[..., self._on(x.device)])
@@ -123,6 +132,18 @@ def soft_threshold(x: Tensor, threshold: Step) -> Tensor:
     """
     inside = torch.clamp(x, -threshold, threshold)  # type: ignore[arg-type]
     return torch.sub(x, inside, out=inside)
+
+
+def check_stretches(key: str, stretches: Iterable[slice], size: int) -> None:
+    """Refuse stretches that overlap, are empty or leave the vector."""
+    end = 0
+    for stretch in sorted(stretches, key=lambda s: s.start):
+        if not end <= stretch.start < stretch.stop <= size:
+            raise ConfigError(
+                f"{key} has the entries from {stretch.start} to before {stretch.stop}, which overlap others or do not "
+                f"lie within the {size} chosen ones."
+            )
+        end = stretch.stop
 
 
 def unless_still(step: Step, x: Tensor, moved: Tensor) -> Tensor:

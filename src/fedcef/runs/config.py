@@ -116,9 +116,9 @@ class Config(BaseModel):
         limit, longest = problem.regularizer.largest_step, algorithm.largest_prox_step(self.rounds)
         if 0 < limit <= longest:
             raise ConfigError(
-                f"The regulariser {self.regularizer['name']} needs proximal steps below {limit:g}, but {name} takes steps "
-                f"up to {longest:g} in {self.rounds} rounds.  Give the regulariser a larger gamma (mcp) or a (scad), or "
-                "lower local_lr, server_lr or local_steps."
+                f"The regulariser {self.regularizer['name']} needs proximal steps below {limit:g}, but {name} takes "
+                f"steps up to {longest:g} in {self.rounds} rounds.  Give the regulariser a larger gamma (mcp) or a "
+                "(scad), or lower local_lr, server_lr or local_steps."
             )
         return algorithm
 

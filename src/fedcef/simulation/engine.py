@@ -15,6 +15,7 @@ from fedcef.problems.oracles import Batches, make_oracle
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.rng import round_key
 from fedcef.simulation.ledger import Ledger
+from fedcef.threads import is_small, single_thread
 from fedcef.wire import Payload
 
 
@@ -62,9 +63,13 @@ class Simulation:
         key = rng.fold(round_key(self.seed, round_, everyone).shared, rng.COHORT)
         return rng.subset(key, n, self.cohort_size).to(device)
 
-    @torch.no_grad()
     def step(self) -> Message:
         """One round; returns its down-message."""
+        small = is_small(self.problem.num_clients * self.problem.dim)
+        with torch.no_grad(), single_thread(when=small):
+            return self._step()
+
+    def _step(self) -> Message:
         algorithm, clients = self.algorithm, self.cohort(self.round)
         key = round_key(self.seed, self.round, clients)
         everyone = len(clients) == self.problem.num_clients

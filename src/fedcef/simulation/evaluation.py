@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcef.problems.problem import Problem, Samples, Weighting
+from fedcef.threads import is_small, single_thread
 
 _CHUNK = 1000  # samples in one forward pass
 
@@ -32,6 +33,10 @@ class Evaluator:
 
     def __call__(self, x: Tensor) -> dict[str, float]:
         """All measures at the point x, (p,)."""
+        with single_thread(when=is_small(self.problem.num_clients * self.problem.dim)):
+            return self._measure(x)
+
+    def _measure(self, x: Tensor) -> dict[str, float]:
         problem = self.problem
         loss, gradient = self._loss_and_gradient(x)
         measures = {}

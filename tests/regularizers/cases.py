@@ -1,0 +1,60 @@
+"""Regularisers and points for the tests."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+
+from fedcef import rng
+from fedcef.layout import Layout
+from fedcef.regularizers import REGULARIZERS, TV, ElasticNet, GroupLasso, OnParameters, Regularizer
+from fedcef.regularizers.constraints import Constraint
+
+DIM = 12
+LAYOUT = Layout(("weight", "bias"), ((3, 3), (3,)))
+STEPS = [0.05, 0.8]
+STRONG = {"weight": 0.5, "ridge": 0.5, "group_weight": 0.4, "fuse_weight": 0.3, "radius": 2.0, "lower": -0.5}
+
+
+def strong(kind: type[Regularizer]) -> Regularizer:
+    """With weights at which something happens to vectors of size one; everything else as it comes."""
+    return kind(**{f.name: STRONG[f.name] for f in fields(kind) if f.name in STRONG}).fit(LAYOUT)
+
+
+CASES: dict[str, Regularizer] = {
+    **{f"{name} as it comes": kind().fit(LAYOUT) for name, kind in REGULARIZERS.items()},
+    **{f"{name}, strong": strong(kind) for name, kind in REGULARIZERS.items()},
+    "on some": OnParameters(ElasticNet(0.4, 0.9), torch.tensor([0, 3, 4, 11])),
+    "groups by input": GroupLasso(0.5, by="input").fit(Layout(("kernel",), ((2, 3, 2),))),
+    "groups of several sizes": GroupLasso(0.5, sizes=(1, 4, 4, 3)),
+    "all in one group": GroupLasso(0.2, scale="none"),
+    "one chain": TV(0.4),
+}
+SUMS = ("zero", "l1", "elastic_net", "box", "l0", "mcp", "scad")
+"""Those that are sums over entries."""
+
+
+def is_constraint(h: Regularizer) -> bool:
+    return isinstance(h.inner if isinstance(h, OnParameters) else h, Constraint)
+
+
+FUNCTIONS = {name: h for name, h in CASES.items() if not is_constraint(h)}
+WEAKLY_CONVEX = {name: h for name, h in CASES.items() if h.weak_convexity < float("inf")}
+
+every_case = pytest.mark.parametrize("h", CASES.values(), ids=CASES)
+every_function = pytest.mark.parametrize("h", FUNCTIONS.values(), ids=FUNCTIONS)
+every_weakly_convex = pytest.mark.parametrize("h", WEAKLY_CONVEX.values(), ids=WEAKLY_CONVEX)
+every_step = pytest.mark.parametrize("step", STEPS)
+
+
+def points(count: int, seed: int = 0, dim: int = DIM) -> torch.Tensor:
+    return rng.normal(rng.fold(rng.seed_key(seed), torch.arange(count)), dim)
+
+
+def model_value(h: Regularizer, u: torch.Tensor, x: torch.Tensor, step: float) -> torch.Tensor:
+    """What the proximal operator minimises over u."""
+    return h.value(u) + (u - x).square().sum(-1) / (2 * step)
+
+
+def close(a: torch.Tensor, b: torch.Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)

@@ -44,7 +44,12 @@ WEAKLY_CONVEX = {name: h for name, h in CASES.items() if h.weak_convexity < floa
 every_case = pytest.mark.parametrize("h", CASES.values(), ids=CASES)
 every_function = pytest.mark.parametrize("h", FUNCTIONS.values(), ids=FUNCTIONS)
 every_weakly_convex = pytest.mark.parametrize("h", WEAKLY_CONVEX.values(), ids=WEAKLY_CONVEX)
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 every_step = pytest.mark.parametrize("step", STEPS)
+
+
+def tensor(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def points(count: int, seed: int = 0, dim: int = DIM) -> torch.Tensor:

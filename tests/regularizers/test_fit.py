@@ -114,7 +114,8 @@ def test_the_longest_step_of_a_method():
 
 
 def test_the_page_has_a_row_for_every_regularizer():
-    assert re.findall(r"^\| `(\w+)` \|", DOCS, re.MULTILINE) == list(REGULARIZERS)
+    table = DOCS.partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == ["name", *REGULARIZERS]
 
 
 @pytest.mark.parametrize("line", re.findall(r"^fedcef run demo (.*)$", DOCS, re.MULTILINE))

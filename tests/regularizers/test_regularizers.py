@@ -15,6 +15,7 @@ from .cases import (
     CASES,
     DIM,
     SUMS,
+    both_types,
     close,
     every_case,
     every_function,
@@ -119,7 +120,7 @@ def test_a_step_may_be_a_tensor(h):
     close(h.prox(x, steps)[1], h.prox(x[1], steps))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@both_types
 @every_case
 def test_types_are_kept_and_the_input_is_left_alone(h, dtype):
     x = points(3).to(dtype)
@@ -140,7 +141,7 @@ def test_value_is_not_negative_and_nothing_at_zero(h):
         assert float(h.prox(torch.zeros(DIM), 0.7).abs().max()) == 0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@both_types
 @every_case
 def test_large_and_small_points_stay_finite(h, dtype):
     big, small = (1e30, 1e-30) if dtype == torch.float32 else (1e200, 1e-200)
@@ -202,7 +203,7 @@ def test_the_prox_reads_nothing_back_if_it_says_so(h):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@both_types
 @every_case
 def test_cuda_does_the_same(h, dtype):
     x = points(5).to(dtype)

@@ -12,8 +12,8 @@ z is evaluated and deployed, not the mean of the x: it is what everyone knows an
 
 Ours is the proximal step after forming z, of length η_g/μ.  It makes the fixed point exact: there x = z, so
 g_i = ∇f_i(z), however few local steps are taken, and z = prox_{(η_g/μ)h}(z - (η_g/μ)∇f(z)).  (Length β would solve
-the problem with β·μ/η_g times h.)  With αKμ well below 1 the g_i lag behind: z swings to and fro for long, and the first
-proximal steps, of length η_g/μ with little to oppose them, can set all of a network to zero.
+the problem with β·μ/η_g times h.)  With αKμ well below 1 the g_i lag behind: z swings to and fro for long, and the
+first proximal steps, of length η_g/μ with little to oppose them, can set all of a network to zero.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 
 import torch
@@ -38,7 +39,7 @@ class Evaluator:
 
     def _measure(self, x: Tensor) -> dict[str, float]:
         problem = self.problem
-        loss, gradient = self._loss_and_gradient(x)
+        loss, gradient = self.loss_and_gradient(x)
         measures = {}
         if problem.test is not None and problem.classifies:
             measures["accuracy"] = self._accuracy(x, problem.test)
@@ -53,19 +54,31 @@ class Evaluator:
             measures["l2_error"] = float((x - problem.truth).norm())
         return measures
 
-    def _loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f(x) = (weighted) mean over clients of the mean over their samples, and its gradient."""
         problem = self.problem
         x = x.detach().requires_grad_()
         loss, gradient = x.new_zeros(()), torch.zeros_like(x)
-        for client, count in enumerate(self._counts):
-            samples = problem.client_samples(client, count)
-            for inputs, targets in _chunks(samples):
-                weight = self._weights[client] * len(inputs) / len(samples)
-                part = weight * problem.loss(problem.outputs(self._model, x, inputs), targets)
-                gradient += torch.autograd.grad(part, x)[0]
-                loss += part.detach()
+        for inputs, targets, weight in self._batches():
+            part = weight * problem.loss(problem.outputs(self._model, x, inputs), targets)
+            gradient += torch.autograd.grad(part, x)[0]
+            loss += part.detach()
         return loss, gradient
+
+    @torch.no_grad()
+    def loss(self, x: Tensor) -> Tensor:
+        """f(x)."""
+        total = x.new_zeros(())
+        for inputs, targets, weight in self._batches():
+            total += weight * self.problem.loss(self.problem.outputs(self._model, x, inputs), targets)
+        return total
+
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """All samples that are looked at, in pieces, each with its weight in f."""
+        for client, count in enumerate(self._counts):
+            samples = self.problem.client_samples(client, count)
+            for inputs, targets in _chunks(samples):
+                yield inputs, targets, self._weights[client] * len(inputs) / len(samples)
 
     @torch.no_grad()
     def _accuracy(self, x: Tensor, samples: Samples) -> float:

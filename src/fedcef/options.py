@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from fedcef.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedcef.algorithm import Algorithm
+    from fedcef.regularizers import Regularizer
 
 T = TypeVar("T")
 
@@ -38,6 +42,17 @@ def validate(thing: Any) -> None:
         value = getattr(thing, f.name)
         if isinstance(value, bool | int | float | str):
             check(f.name, hints[f.name], value)
+
+
+def check_prox_steps(h_name: str, h: Regularizer, name: str, algorithm: Algorithm, rounds: int) -> None:
+    """Refuse a weakly convex regulariser whose proximal operator would be multivalued for the steps taken."""
+    limit, longest = h.largest_step, algorithm.largest_prox_step(rounds)
+    if 0 < limit <= longest:
+        raise ConfigError(
+            f"The regulariser {h_name} needs proximal steps below {limit:g}, but {name} takes steps up to {longest:g} "
+            f"in {rounds} rounds.  Give the regulariser a larger gamma (mcp) or a (scad), or lower local_lr, server_lr "
+            "or local_steps."
+        )
 
 
 def completed(

@@ -57,6 +57,9 @@ class WrongLocalStep(Regularizer):
     def value(self, x):
         return L1(self.weight).value(x)
 
+    def bounded_subgradient(self, dim):
+        return L1(self.weight).bounded_subgradient(dim)
+
     def prox(self, x, step):
         is_local = step < self.global_step * (1 - 1e-9)
         return L1(self.weight).prox(x, self.local_step if is_local else step)

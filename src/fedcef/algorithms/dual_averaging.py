@@ -33,6 +33,10 @@ class DualAveraging(Algorithm, ABC):
         """The length of the first step, 1/(μ/2 + γ)."""
         return 1 / (self.strong_convexity / 2 + self.anchor_weight)
 
+    def largest_prox_step(self, rounds: int) -> float:
+        n = rounds * self.local_steps
+        return n / (self.strong_convexity / 2 * n + self.anchor_weight)
+
     def next_point(self, z0: Vector, points: Vector, gradients: Vector, n: Vector) -> Vector:
         """The minimiser, from the sums of n points and of n gradients; n is (1,)."""
         scale = self.strong_convexity / 2 * n + self.anchor_weight

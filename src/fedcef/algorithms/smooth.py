@@ -22,6 +22,9 @@ class SmoothMethod(Algorithm, ABC):
     composite: Literal["server_prox", "subgradient"] = "server_prox"
     """How the regulariser enters."""
 
+    def largest_prox_step(self, rounds: int) -> float:
+        return self.step
+
     def local_oracle(self, oracle: Oracle) -> Oracle:
         """The gradients for local steps."""
         if self.composite == "server_prox":

@@ -15,6 +15,7 @@ from fedcef.errors import ConfigError
 from fedcef.options import choose, unknown_key
 from fedcef.problems.datasets import DATASETS, load
 from fedcef.problems.lasso import lasso
+from fedcef.problems.matrix import low_rank
 from fedcef.problems.models import MODELS
 from fedcef.problems.partitions import partition
 from fedcef.problems.problem import Problem, Samples
@@ -32,7 +33,7 @@ class ProblemSource(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(ProblemSource):
-    """Images dealt to the clients, a model by name, cross-entropy."""
+    """Samples dealt to the clients, a model by name, cross-entropy."""
 
     name: str
     partition: Literal["iid", "dirichlet", "shards"] = "dirichlet"
@@ -82,6 +83,34 @@ class Lasso(ProblemSource):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LowRank(ProblemSource):
+    """Synthetic regression on a low-rank matrix."""
+
+    name: str
+    size: Count = 32
+    rank: Count = 16
+    samples: Count = 128
+    heterogeneity: Annotated[float, Field(ge=0)] = 1.0
+    noise: Annotated[float, Field(ge=0)] = 1.0
+
+    def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
+        if model:
+            raise ConfigError("The matrix problem has its own linear model; leave the [model] section out.")
+        if self.rank > self.size:
+            raise ConfigError(f"data.rank is {self.rank}; it must be at most data.size = {self.size}.")
+        return low_rank(
+            Zero(),
+            num_clients=num_clients,
+            samples=self.samples,
+            size=self.size,
+            rank=self.rank,
+            heterogeneity=self.heterogeneity,
+            noise=self.noise,
+            seed=seed,
+        )
+
+
 def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_classes: int, seed: int) -> nn.Module:
     """A model by name, its start drawn by torch's usual rules from a generator seeded for this run."""
     name = choose("model.name", section.get("name", "softmax"), MODELS)
@@ -92,4 +121,8 @@ def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_clas
         return MODELS[name](input_shape, num_classes)
 
 
-DATA: dict[str, type[ProblemSource]] = {**dict.fromkeys(DATASETS, Classification), "lasso": Lasso}
+DATA: dict[str, type[ProblemSource]] = {
+    **dict.fromkeys(DATASETS, Classification),
+    "lasso": Lasso,
+    "matrix": LowRank,
+}

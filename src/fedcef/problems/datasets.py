@@ -1,7 +1,8 @@
 """The data sets, read from files whose SHA-256 is known and given out as standardised tensors.
 
 Files lie uncompressed in `<cache>/<name>/`; `fedcef.problems.sources` brings them there.  Loading hashes
-every file again (well under a second), so that a run never starts on damaged data.
+every file again (well under a second), so that a run never starts on damaged data.  Files that only the user can
+fetch have no known SHA-256; what reads them checks their format and how many samples they have.
 
 To add a data set: a function that turns file contents into a `Dataset`, and one entry in `DATASETS`.
 """
@@ -35,7 +36,7 @@ Contents = Mapping[str, bytes]
 class Dataset:
     """A classification task."""
 
-    train_inputs: Tensor  # (n, channels, height, width) float32, standardised
+    train_inputs: Tensor  # float32: (n, channels, height, width), standardised, or (n, features)
     train_targets: Tensor  # (n,) int64
     test_inputs: Tensor
     test_targets: Tensor
@@ -71,13 +72,21 @@ class DatasetInfo:
     description: str
     build: Callable[[Contents], Dataset]
     files: tuple[DataFile, ...] = ()
+    by_hand: tuple[str, ...] = ()
+    """Names of files that no source has; the user fetches them from `page`."""
+    page: str = ""
+
+    def hand_advice(self, folder: Path) -> str:
+        """What the user has to do for the files `by_hand`."""
+        return f"fetch {' and '.join(self.by_hand)} by hand from {self.page} and put them, uncompressed, into {folder}"
 
 
 def load(name: str) -> Dataset:
     """The data set `name`, from the cache folder."""
     info = find(name)
     folder = cache_folder() / name
-    return info.build({file.name: _read_verified(name, folder, file) for file in info.files})
+    contents = {file.name: _read_verified(name, folder, file) for file in info.files}
+    return info.build(contents | {file: _read_by_hand(info, folder, file) for file in info.by_hand})
 
 
 def find(name: str) -> DatasetInfo:
@@ -103,15 +112,23 @@ def cache_folder() -> Path:
 def _read_verified(name: str, folder: Path, file: DataFile) -> bytes:
     path = folder / file.name
     remedy = f"run: fedcef data get {name}"
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{DATASETS[name].title} is not in {folder}; {remedy}") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    content = _read(path, missing=f"{DATASETS[name].title} is not in {folder}; {remedy}")
     if complaint := file.complaint(content):
         raise DataError(f"{path} is damaged: {complaint}; {remedy}")
     return content
+
+
+def _read_by_hand(info: DatasetInfo, folder: Path, file: str) -> bytes:
+    return _read(folder / file, missing=f"{info.title} is not complete: {file} is missing; {info.hand_advice(folder)}.")
+
+
+def _read(path: Path, missing: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(missing) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 # --- file formats ---------------------------------------------------------------------------------------
@@ -154,6 +171,46 @@ def parse_cifar(content: bytes, file: str) -> tuple[Bytes, Bytes]:
         raise DataError(f"{file} has {len(content):,} bytes, which is not a whole number of {record}-byte records.")
     records = np.frombuffer(content, np.uint8).reshape(-1, record)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+
+
+def parse_libsvm(content: bytes, file: str, features: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Lines of `label index:value index:value …`, label -1 or +1, indices from 1 and rising: a dense table, labels 0/1.
+
+    What a line does not name is 0.  Empty lines are skipped.
+    """
+    rows: list[int] = []
+    columns: list[int] = []
+    values: list[float] = []
+    labels: list[int] = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        label, *entries = line.split() or [b""]
+        if not label:
+            continue
+        if label not in _LIBSVM_LABELS:
+            raise DataError(f"{file}, line {number}: the label is {label.decode(errors='replace')}, not -1 or +1.")
+        before = 0
+        for entry in entries:
+            index_text, _, value_text = entry.partition(b":")
+            try:
+                index, value = int(index_text), float(value_text)
+            except ValueError:
+                shown = entry.decode(errors="replace")
+                raise DataError(f"{file}, line {number}: '{shown}' is not index:value.") from None
+            if not before < index <= features:
+                raise DataError(f"{file}, line {number}: index {index} is not in {before + 1} to {features}.")
+            if not math.isfinite(value):
+                raise DataError(f"{file}, line {number}: the value of {index} is {value}.")
+            rows.append(len(labels))
+            columns.append(index - 1)
+            values.append(value)
+            before = index
+        labels.append(_LIBSVM_LABELS[label])
+    table = np.zeros((len(labels), features), np.float32)
+    table[rows, columns] = values
+    return table, np.array(labels, np.int64)
+
+
+_LIBSVM_LABELS = {b"-1": 0, b"+1": 1, b"1": 1}
 
 
 def to_targets(labels: Bytes, file: str, num_classes: int) -> Tensor:
@@ -209,12 +266,56 @@ def build_digits(_: Contents) -> Dataset:
     pixels, labels = load_digits(return_X_y=True)
     inputs = torch.from_numpy(pixels).to(torch.float32).div_(16).view(-1, 1, 8, 8)
     targets = torch.from_numpy(labels).to(torch.int64)
-    order = rng.permutation(rng.seed_key(0), len(targets))  # the same for every run: the test set never changes
-    train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
+    train, test = fixed_split(len(targets))
     # One mean for all pixels: some border pixels are always blank, with no deviation to divide by.
     mean, std = inputs[train].mean(), inputs[train].std()
     inputs = (inputs - mean) / std
     return Dataset(inputs[train], targets[train], inputs[test], targets[test], num_classes=10)
+
+
+def build_breast_cancer(_: Contents) -> Dataset:
+    """scikit-learn's breast cancer table, split 80/20 as digits are, every feature standardised."""
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ImportError:
+        raise DataError(
+            "breast_cancer comes with scikit-learn, which is missing; run: pip install 'fedcef[data]'"
+        ) from None
+    features, labels = load_breast_cancer(return_X_y=True)
+    inputs, targets = torch.from_numpy(features), torch.from_numpy(labels).to(torch.int64)
+    train, test = fixed_split(len(targets))
+    inputs = ((inputs - inputs[train].mean(0)) / inputs[train].std(0)).to(torch.float32)
+    return Dataset(inputs[train], targets[train], inputs[test], targets[test], num_classes=2)
+
+
+def build_libsvm(contents: Contents, features: int, counts: Mapping[str, int]) -> Dataset:
+    """Two LIBSVM files, training and test, each with a known number of samples; the features stay as they are."""
+
+    def part(file: str) -> tuple[Tensor, Tensor]:
+        inputs, labels = parse_libsvm(contents[file], file, features)
+        if len(labels) != counts[file]:
+            raise DataError(f"{file} has {len(labels):,} samples instead of {counts[file]:,}; fetch it again.")
+        return torch.from_numpy(inputs), torch.from_numpy(labels)
+
+    train, test = counts
+    return Dataset(*part(train), *part(test), num_classes=2)
+
+
+def fixed_split(count: int) -> tuple[Tensor, Tensor]:
+    """Rows for training and for the test, 80/20; the same for every run: the test set never changes."""
+    order = rng.permutation(rng.seed_key(0), count)
+    return order[: count * 4 // 5], order[count * 4 // 5 :]
+
+
+def _libsvm(name: str, description: str, features: int, train: int, test: int) -> DatasetInfo:
+    counts = {name: train, f"{name}.t": test}
+    return DatasetInfo(
+        name,
+        description,
+        partial(build_libsvm, features=features, counts=counts),
+        by_hand=tuple(counts),
+        page="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html",
+    )
 
 
 def _mnist_files(*sha256: str) -> tuple[DataFile, ...]:
@@ -267,4 +368,11 @@ DATASETS: dict[str, DatasetInfo] = {
             }.items()
         ),
     ),
+    "breast_cancer": DatasetInfo(
+        "breast_cancer",
+        "569 breast tumours in two classes, 30 features, inside scikit-learn",
+        build_breast_cancer,
+    ),
+    "a9a": _libsvm("a9a", "48,842 people of a census in two classes of income, 123 features", 123, 32_561, 16_281),
+    "w8a": _libsvm("w8a", "64,700 web pages in two classes, 300 features", 300, 49_749, 14_951),
 }

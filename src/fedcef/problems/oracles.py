@@ -77,11 +77,16 @@ class Stacked(GradientOracle):
 
     def gradients(self, x: Tensor, clients: Tensor, rows: Tensor | None, key: Key, k: int) -> Tensor:
         train = self.problem.train
-        if rows is None:
-            span = torch.arange(int(self.problem.sizes[0]), device=x.device)
-            rows = self.problem.starts[clients].unsqueeze(-1) + span
+        if rows is None:  # clients are of equal size: the table of samples is theirs one after the other
+            inputs, targets = (
+                t.view(self.problem.num_clients, -1, *t.shape[1:]) for t in (train.inputs, train.targets)
+            )
+            if len(clients) < self.problem.num_clients:
+                inputs, targets = inputs[clients], targets[clients]
+        else:
+            inputs, targets = train.inputs[rows], train.targets[rows]
         try:
-            return self._gradients(x, train.inputs[rows], train.targets[rows])
+            return self._gradients(x, inputs, targets)
         except RuntimeError as error:
             if "randomness" not in str(error):
                 raise

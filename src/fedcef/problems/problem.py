@@ -94,7 +94,7 @@ class Problem:
             starts=sizes.cumsum(0) - sizes,
             sizes=sizes,
             test=None if test is None else _samples(test, "the test set"),
-            regularizer=regularizer if regularizer is not None else Zero(),
+            regularizer=(regularizer if regularizer is not None else Zero()).fit(layout),
             layout=layout,
             z0=layout.flatten(parameters).detach().clone(),
         )

@@ -150,6 +150,11 @@ def fetch(name: str, folder: Path | None = None, log: Callable[[str], None] = pr
     """Brings the data set `name` into `<folder>/<name>` (`folder`: the cache) and returns that path."""
     info = find(name)
     target = (folder or cache_folder()) / name
+    if info.by_hand:
+        if any(not (target / file).is_file() for file in info.by_hand):
+            raise DataError(f"{info.title} has no source that can be used from here; {info.hand_advice(target)}.")
+        log(f"{info.title} is already in {target}; its files are checked when they are read.")
+        return target
     if not info.files:
         log(f"{info.title} needs no download: {info.description}.")
         return target

@@ -17,7 +17,7 @@ from fedcef.algorithm import Algorithm, Count, Positive
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS, Identity
 from fedcef.errors import ConfigError
-from fedcef.options import check, choose, completed, explain, make, unknown_key
+from fedcef.options import check, check_prox_steps, choose, completed, explain, make, unknown_key
 from fedcef.problems.catalog import DATA
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
@@ -38,6 +38,8 @@ class Evaluation(BaseModel):
     """Rounds between evaluations; the first and the last round are always evaluated."""
     train_samples: NotNegative = 0
     """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
+    optimum: bool = False
+    """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
 
 
 class Variant(BaseModel):
@@ -113,13 +115,7 @@ class Config(BaseModel):
             regularizer=problem.regularizer,
             compressor=compressor.fit(problem.layout),
         )
-        limit, longest = problem.regularizer.largest_step, algorithm.largest_prox_step(self.rounds)
-        if 0 < limit <= longest:
-            raise ConfigError(
-                f"The regulariser {self.regularizer['name']} needs proximal steps below {limit:g}, but {name} takes "
-                f"steps up to {longest:g} in {self.rounds} rounds.  Give the regulariser a larger gamma (mcp) or a "
-                "(scad), or lower local_lr, server_lr or local_steps."
-            )
+        check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
         return algorithm
 
     def variants(self) -> list[Config]:

@@ -13,10 +13,12 @@ import torch
 
 import fedcef
 from fedcef.errors import DivergedError
+from fedcef.problems.problem import Problem
 from fedcef.runs.config import Config
 from fedcef.runs.folder import Record, RunFolder, down_frame
 from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
+from fedcef.simulation.optimum import solve
 from fedcef.wire import Frame
 
 Watcher = Callable[[Record], None]
@@ -43,6 +45,7 @@ class _Run:
             weighting=config.weighting,
             oracle=config.oracle,
         )
+        self.optimum = _optimum(config, self.problem) if config.eval.optimum else None
         self.wall_s = 0.0
         self.measures: dict[str, float] = {}
         self.expected: dict[int, Frame] = {}
@@ -99,7 +102,10 @@ class _Run:
         samples = 0 if all_samples else self.config.eval.train_samples
         evaluator = Evaluator(self.problem, self.algorithm.step, samples, self.config.weighting)
         diagnostics = self.algorithm.diagnostics(self.simulation.replica, self.simulation.clients)
-        return evaluator(self.simulation.model()) | {name: float(value) for name, value in diagnostics.items()}
+        measures = evaluator(self.simulation.model()) | {name: float(value) for name, value in diagnostics.items()}
+        if self.optimum is not None:
+            measures["gap"] = measures["objective"] - self.optimum
+        return measures
 
     def _log(self, frame: bytes) -> None:
         """Append to the round log.  A resumed run must repeat what was logged before it was cut off."""
@@ -131,6 +137,18 @@ class _Run:
             "wall_s": round(self.wall_s, 3),
             "versions": versions(),
         }
+
+
+_optima: dict[str, float] = {}
+
+
+def _optimum(config: Config, problem: Problem) -> float:
+    """F*, solved once for all the runs of a comparison that share the problem."""
+    defining = {"seed", "num_clients", "weighting", "data", "model", "regularizer"}
+    key = config.model_dump_json(include=defining)
+    if key not in _optima:
+        _, _optima[key] = solve(problem, weighting=config.weighting)
+    return _optima[key]
 
 
 def versions() -> dict[str, str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedcef.algorithm import Algorithm
 from fedcef.compressors import Identity
 from fedcef.errors import ConfigError
-from fedcef.options import validate
+from fedcef.options import check_prox_steps, validate
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Zero
 from fedcef.simulation.engine import Simulation
@@ -37,6 +37,8 @@ def simulate(
     The regulariser is the problem's, and the compressor is fitted to the model's layers.
     """
     _check(problem, algorithm, rounds, eval_every)
+    h_name, name = type(problem.regularizer).__name__, type(algorithm).__name__
+    check_prox_steps(h_name, problem.regularizer, name, algorithm, rounds)
     algorithm = replace(algorithm, regularizer=problem.regularizer, compressor=algorithm.compressor.fit(problem.layout))
     simulation = Simulation(problem, algorithm, **options)
     evaluate = Evaluator(problem, algorithm.step, weighting=options.get("weighting", "uniform"))

@@ -15,7 +15,7 @@ from fedcef.simulation.evaluation import Evaluator
 
 
 def solve(
-    problem: Problem, *, weighting: Weighting = "uniform", tolerance: float = 1e-9, iterations: int = 20000
+    problem: Problem, *, weighting: Weighting = "uniform", tolerance: float = 1e-6, iterations: int = 20000
 ) -> tuple[Tensor, float]:
     """The minimiser z*, (p,) in float64, and F(z*); stops when |G| is at most `tolerance`.
 

@@ -1,0 +1,125 @@
+"""The method that docs/contributing.md walks through does what the page says, and passes the contract."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import test_contract as contract
+from algorithms.golden import by_hand
+from algorithms.setting import Quadratics, simulate, simulate_some
+from fedcef.algorithms import ALGORITHMS, FedAvg
+from fedcef.errors import ConfigError
+from fedcef.regularizers import L1, Zero
+from fedcef.runs.config import Config
+from fedcef.simulation.engine import Simulation
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+METHOD, GOLDEN = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+LINE = re.search(r'^    "(\w+)": (\w+),$', PAGE, re.MULTILINE)
+CONTRACT = {name: test for name, test in vars(contract).items() if name.startswith("test_")}
+
+PROBLEM = Quadratics.random()
+K = 5
+COMMON = {"local_lr": 0.2 / (K * PROBLEM.smoothness), "local_steps": K}
+
+
+@pytest.fixture(scope="module")
+def kind(tmp_path_factory):
+    """The class on the page, from a file of its own."""
+    name, class_name = LINE.groups()
+    path = tmp_path_factory.mktemp("algorithms") / f"{name}.py"
+    path.write_text(METHOD, "utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    yield getattr(module, class_name)
+    del sys.modules[name]
+
+
+@pytest.fixture
+def registered(kind, monkeypatch):
+    """Its name, with the page's line in the registry."""
+    name, _ = LINE.groups()
+    assert name not in ALGORITHMS, f"{name} is part of the package now; the page needs another example"
+    monkeypatch.setitem(ALGORITHMS, name, kind)
+    return name
+
+
+@pytest.mark.parametrize("test", CONTRACT.values(), ids=CONTRACT)
+def test_it_keeps_the_contract(test, registered):
+    test(registered)
+
+
+def test_the_page_names_the_contract_s_tests():
+    assert re.findall(r"^\| `(test_\w+)` \|", PAGE, re.MULTILINE) == list(CONTRACT)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_its_rounds_are_those_by_hand(kind, rounds):
+    names = {**vars(by_hand), kind.__name__: kind, "np": np}
+    exec(GOLDEN, names)
+    ((algorithm, rounds_by_hand),) = names["CASES"].values()
+    assert type(algorithm) is kind
+    point = simulate(algorithm, by_hand.CLIENTS, rounds).points[-1]
+    np.testing.assert_allclose(point.numpy(), rounds_by_hand(rounds), rtol=0, atol=1e-14)
+
+
+def test_without_momentum_it_is_fedavg(kind):
+    options = {**COMMON, "server_lr": 1.5, "regularizer": L1(0.1)}
+    ours, fedavg = (simulate(a, PROBLEM, 40).points for a in (kind(**options, momentum=0.0), FedAvg(**options)))
+    for a, b in zip(ours, fedavg, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("regularizer", [Zero(), L1(0.1)], ids=["smooth", "l1"])
+@pytest.mark.parametrize("momentum", [0.5, 0.9])
+def test_it_ends_where_fedavg_does(kind, regularizer, momentum):
+    ours = simulate(kind(**COMMON, regularizer=regularizer, momentum=momentum), PROBLEM, 1000).points[-1]
+    fedavg = simulate(FedAvg(**COMMON, regularizer=regularizer), PROBLEM, 2500).points[-1]
+    torch.testing.assert_close(ours, fedavg, rtol=0, atol=1e-9)
+
+
+def test_with_a_shorter_prox_it_would_not(kind):
+    class ShortProx(kind):
+        @property
+        def step(self):
+            return self.local_lr * self.server_lr * self.local_steps
+
+    ours = simulate(ShortProx(**COMMON, regularizer=L1(0.1), momentum=0.5), PROBLEM, 1000).points[-1]
+    half = simulate(FedAvg(**COMMON, regularizer=L1(0.05)), PROBLEM, 2500).points[-1]
+    torch.testing.assert_close(ours, half, rtol=0, atol=1e-9)
+
+
+def test_a_cohort_is_enough_to_take_a_step(kind):
+    outcome, _ = simulate_some(kind(**COMMON, momentum=0.5), PROBLEM, 20, 2)
+    assert PROBLEM.gradient(outcome.points[-1]).norm() < PROBLEM.gradient(PROBLEM.z0).norm()
+
+
+def test_settings_know_it(registered, kind):
+    data = {"name": "lasso", "dim": 20, "samples": 10, "support": 5}
+    config = Config(num_clients=3, local_lr=0.01, data=data, algorithm={"name": registered, "momentum": 0.5})
+    problem = config.build_problem()
+    algorithm = config.build_algorithm(problem)
+    assert type(algorithm) is kind
+    assert algorithm.step == pytest.approx(2 * config.local_lr * config.local_steps)
+    assert "momentum = 0.5" in config.to_toml()
+    simulation = Simulation(problem, algorithm)
+    simulation.step()
+    simulation.check_finite()
+    wrong = config.model_copy(update={"algorithm": {"name": registered, "momentum": 1.0}})
+    with pytest.raises(ConfigError, match=r"algorithm\.momentum is 1\.0; it must be less than 1"):
+        wrong.build_algorithm(problem)
+
+
+def test_files_and_pages_that_the_page_names_exist():
+    name, _ = LINE.groups()
+    named = set(re.findall(r"`((?:src|tests)/[\w./]+)`", PAGE)) - {f"src/fedcef/algorithms/{name}.py"}
+    linked = {f"docs/{page}" for page in re.findall(r"\]\((\w+\.md)", PAGE)}
+    assert [path for path in sorted(named | linked) if not (ROOT / path).exists()] == []

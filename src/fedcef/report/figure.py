@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedcef.errors import FedcefError
-from fedcef.report.methods import Curve, Method, lead_metric, log_x, log_y, methods, span
+from fedcef.report.methods import Curve, Method, lead_metric, log_x, log_y, methods, second_metric, span
 from fedcef.report.records import RunRecord
 from fedcef.report.style import AXES, METRICS, Look, axis_unit, extra, look, metric_title
 
@@ -49,7 +49,7 @@ def figure(records: Sequence[RunRecord], path: Path) -> None:
         fig.get_layout_engine().set(w_pad=0.06, h_pad=0.05, wspace=0.03, hspace=0.04)
         grid = fig.subplots(2, 2, sharey="col")
         for row, axis in zip(grid, ("wire_bytes", "paper_bytes"), strict=True):
-            for ax, metric in zip(row, (lead_metric(items), "train_loss"), strict=True):
+            for ax, metric in zip(row, (lead_metric(items), second_metric(items)), strict=True):
                 _panel(ax, items, axis, metric)
         _legend(fig, items)
         fig.savefig(path, dpi=300, metadata=METADATA[suffix])

@@ -125,11 +125,16 @@ def span(items: Sequence[Method], metric: str) -> tuple[float, float] | None:
 def log_y(items: Sequence[Method], metric: str) -> bool:
     """Whether a metric's axis should be logarithmic: always for gaps to zero, by span for losses, never for shares."""
     limits = span(items, metric)
-    if limits is None or metric in ("accuracy", "density") or limits[0] <= 0 or not math.isfinite(limits[1]):
+    if limits is None or metric in ("accuracy", "density", "f1") or limits[0] <= 0 or not math.isfinite(limits[1]):
         return False
-    return metric in ("objective", "stationarity") or limits[1] > LOG_SPAN * limits[0]
+    return metric in ("gap", "objective", "stationarity") or limits[1] > LOG_SPAN * limits[0]
 
 
 def lead_metric(items: Sequence[Method]) -> str:
-    """The metric of the first panel: accuracy where the problem has one, else the objective."""
-    return "accuracy" if any(item.curve("accuracy") for item in items) else "objective"
+    """The metric of the first panel: the gap to a known optimum, else accuracy, else the objective."""
+    return next((key for key in ("gap", "accuracy") if any(item.curve(key) for item in items)), "objective")
+
+
+def second_metric(items: Sequence[Method]) -> str:
+    """The metric of the second panel: how well a known support is found, else the train loss."""
+    return "f1" if any(item.curve("f1") for item in items) else "train_loss"

@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 
 from fedcef.errors import RunError
-from fedcef.report.methods import X_AXES, Curve, Method, flatten, lead_metric, log_x, log_y, methods, span
+from fedcef.report.methods import (
+    X_AXES,
+    Curve,
+    Method,
+    flatten,
+    lead_metric,
+    log_x,
+    log_y,
+    methods,
+    second_metric,
+    span,
+)
 from fedcef.report.records import Column, RunRecord, number, one_line
 from fedcef.report.style import AXES, METRICS, extra, look, metric_title
 from fedcef.report.swatch import swatch
@@ -74,7 +85,7 @@ def _json(data: object) -> str:
 
 
 def _panel_keys(items: Sequence[Method]) -> list[str]:
-    return [lead_metric(items), "train_loss", "stationarity", "density"]
+    return [lead_metric(items), second_metric(items), "stationarity", "density"]
 
 
 def _title(items: Sequence[Method]) -> str:

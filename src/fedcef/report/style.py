@@ -31,7 +31,9 @@ MARKERS = (
 
 METRICS = {  # key -> (name, name of the unit, factor)
     "accuracy": ("Test accuracy", "%", 100.0),
+    "gap": ("Gap to the optimum, F(z) - F*", "", 1.0),
     "objective": ("Objective", "", 1.0),
+    "f1": ("F1 of the support", "", 1.0),
     "train_loss": ("Train loss", "", 1.0),
     "stationarity": ("Stationarity", "", 1.0),
     "density": ("Density of the model", "%", 100.0),

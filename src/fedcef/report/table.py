@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedcef.report.methods import Method, lead_metric, methods
+from fedcef.report.methods import Method, lead_metric, methods, second_metric
 from fedcef.report.records import Column, RunRecord
 from fedcef.report.style import amount, axis_unit
 
@@ -39,7 +39,7 @@ class Results:
 
 def results(items: Sequence[Method]) -> Results:
     """The last value of every method: mean, and standard deviation where there are seeds."""
-    lead = lead_metric(items)
+    lead, second = lead_metric(items), second_metric(items)
     totals = [float(np.nanmax([item.last(name) for name in BYTES])) for item in items if _counted(item)]
     size, unit = axis_unit(min(totals, default=0.0), max(totals, default=0.0), log=True)
     scores = [-math.inf if item.diverged else _score(item, lead) for item in items]
@@ -47,13 +47,13 @@ def results(items: Sequence[Method]) -> Results:
     rows = []
     for item, score in zip(items, scores, strict=True):
         cells = [_rounds(item), _metric(item, lead, best=score == best and math.isfinite(best))]
-        cells += [_metric(item, name) for name in ("train_loss", "density")]
+        cells += [_metric(item, name) for name in (second, "density")]
         cells += [_cell(item.last(name) / size, amount) for name in BYTES]
         rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last("wall_s"), amount))))
     headers = (
         ("rounds", ""),
-        ("accuracy", "%") if lead == "accuracy" else ("objective", ""),
-        ("train loss", ""),
+        (lead, "%" if lead == "accuracy" else ""),
+        (second.replace("_", " "), ""),
         ("density", "%"),
         ("wire up", unit),
         ("wire down", unit),
@@ -114,7 +114,7 @@ def _rounds(item: Method) -> Cell:
 def _metric(item: Method, name: str, best: bool = False) -> Cell:
     """A metric's cell; a mean over the seeds that survived would flatter, so a method that diverged has none."""
     if item.diverged:
-        lead = name in ("accuracy", "objective")
+        lead = name in ("gap", "accuracy", "objective")
         n = len(item.records)
         return Cell("–" if not lead else "diverged" if item.diverged == n else f"{item.diverged}/{n} div.", warn=lead)
     if name in ("accuracy", "density"):

@@ -18,7 +18,7 @@ import fedcef
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.errors import ConfigError, DivergedError, FedcefError
-from fedcef.problems.catalog import Lasso
+from fedcef.problems.catalog import DATA
 from fedcef.problems.datasets import DATASETS
 from fedcef.problems.models import MODELS
 from fedcef.problems.partitions import PARTITIONS
@@ -110,7 +110,8 @@ def list_() -> None:
         "algorithm.name": {name: _line(kind) for name, kind in ALGORITHMS.items()},
         "compressor.name": {name: _line(kind) for name, kind in COMPRESSORS.items()},
         "regularizer.name": {name: _line(kind) for name, kind in REGULARIZERS.items()},
-        "data.name": {name: info.description for name, info in DATASETS.items()} | {"lasso": _line(Lasso)},
+        "data.name": {name: _line(kind) for name, kind in DATA.items()}
+        | {name: info.description for name, info in DATASETS.items()},
         "data.partition": {name: _line(kind) for name, kind in PARTITIONS.items()},
         "model.name": {name: _line(kind) for name, kind in MODELS.items()},
         "experiment": experiments(),

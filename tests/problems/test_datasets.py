@@ -10,7 +10,19 @@ import torch
 
 from fedcef.errors import ConfigError, DataError
 from fedcef.problems import datasets
-from fedcef.problems.datasets import DATASETS, DataFile, DatasetInfo, cache_folder, load, parse_cifar, parse_idx
+from fedcef.problems.catalog import Classification
+from fedcef.problems.datasets import (
+    DATASETS,
+    DataFile,
+    DatasetInfo,
+    build_libsvm,
+    cache_folder,
+    load,
+    parse_cifar,
+    parse_idx,
+    parse_libsvm,
+)
+from fedcef.problems.sources import fetch
 
 
 def idx(*dims, payload, magic=(0, 0, 8)):
@@ -77,6 +89,39 @@ def test_cut_cifar_batch_is_refused(content):
         parse_cifar(content, "test_batch.bin")
 
 
+def test_libsvm_lines_become_a_dense_table():
+    table, labels = parse_libsvm(b"+1 1:0.5 4:-2e1 \r\n-1 2:1\n\n1\n", "f", 4)
+    assert table.tolist() == [[0.5, 0, 0, -20], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert labels.tolist() == [1, 0, 1]
+    assert table.dtype == np.float32
+    assert labels.dtype == np.int64
+    assert parse_libsvm(b"", "f", 4)[0].shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"0 1:1", "the label is 0, not -1 or \\+1"),
+        (b"1:1 2:1", "the label is 1:1"),
+        (b"\x1f\x8b\x08", "the label is"),
+        (b"<html>", "the label is <html>"),
+        (b"-1 1:1 3", "'3' is not index:value"),
+        (b"-1 1:1 3:", "'3:' is not index:value"),
+        (b"-1 a:1", "'a:1' is not index:value"),
+        (b"-1 1:2:3", "'1:2:3' is not index:value"),
+        (b"-1 0:1", "index 0 is not in 1 to 3"),
+        (b"-1 4:1", "index 4 is not in 1 to 3"),
+        (b"-1 2:1 2:1", "index 2 is not in 3 to 3"),
+        (b"-1 3:1 1:1", "index 1 is not in 4 to 3"),
+        (b"-1 1:nan", "the value of 1 is nan"),
+        (b"-1 1:inf", "the value of 1 is inf"),
+    ],
+)
+def test_damaged_libsvm_is_refused(line, message):
+    with pytest.raises(DataError, match=rf"a9a\.t, line 2: {message}"):
+        parse_libsvm(b"+1 1:1\n" + line + b"\n", "a9a.t", 3)
+
+
 def test_label_out_of_range_is_refused():
     with pytest.raises(DataError, match="labels-file has a label 10; labels go from 0 to 9"):
         datasets.to_targets(np.array([0, 10], np.uint8), "labels-file", 10)
@@ -131,6 +176,66 @@ def test_cifar_batches_are_joined_in_order():
         DATASETS["cifar10"].build({**contents, "test_batch.bin": bytes([10]) + bytes(3072)})
 
 
+def test_libsvm_files_become_a_dataset():
+    contents = {"x": b"+1 1:1\n-1 3:2\n", "x.t": b"-1 2:1\n"}
+    data = build_libsvm(contents, features=3, counts={"x": 2, "x.t": 1})
+    assert data.train_inputs.tolist() == [[1, 0, 0], [0, 0, 2]]
+    assert data.train_targets.tolist() == [1, 0]
+    assert data.test_inputs.tolist() == [[0, 1, 0]]
+    assert data.test_targets.tolist() == [0]
+    assert data.num_classes == 2
+    assert data.train_inputs.dtype == torch.float32
+    with pytest.raises(DataError, match="x has 2 samples instead of 32,561; fetch it again"):
+        build_libsvm(contents, features=3, counts={"x": 32_561, "x.t": 1})
+
+
+@pytest.mark.parametrize("name", ["a9a", "w8a"])
+def test_libsvm_files_are_the_user_s_to_fetch(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDCEF_DATA", str(tmp_path))
+    folder = tmp_path / name
+    advice = rf"fetch {name} and {name}\.t by hand from https://.*libsvm.* put them, uncompressed, into .*{name}\.$"
+    with pytest.raises(DataError, match=rf"{name} is missing; {advice}"):
+        load(name)
+    with pytest.raises(DataError, match=advice):
+        fetch(name)
+    folder.mkdir()
+    (folder / name).write_bytes(b"+1 1:1\n")
+    with pytest.raises(DataError, match=rf"{name}\.t is missing; {advice}"):
+        load(name)
+    (folder / f"{name}.t").write_bytes(b"-1 1:1\n")
+    lines = []
+    assert fetch(name, log=lines.append) == folder
+    assert lines == [f"{name} is already in {folder}; its files are checked when they are read."]
+    with pytest.raises(DataError, match=f"{name} has 1 samples instead of"):
+        load(name)
+
+
+# --- breast cancer
+
+
+def test_breast_cancer():
+    pytest.importorskip("sklearn")
+    data = load("breast_cancer")
+    assert data.train_inputs.shape == (455, 30)
+    assert data.test_inputs.shape == (114, 30)
+    assert data.train_inputs.dtype == torch.float32
+    assert data.num_classes == 2
+    assert data.train_inputs.mean(0).abs().max() < 1e-5
+    assert (data.train_inputs.std(0) - 1).abs().max() < 1e-5
+    assert data.test_inputs.mean(0).abs().max() > 1e-3  # the training part's statistics, not its own
+    assert torch.equal(data.test_inputs, load("breast_cancer").test_inputs)
+    # The split is part of every recorded result: it may not drift.
+    assert data.test_targets.bincount().tolist() == [46, 68]
+
+
+def test_softmax_takes_a_table_of_features():
+    pytest.importorskip("sklearn")
+    problem = Classification(name="breast_cancer").build(5, 0, {"name": "softmax"})
+    assert problem.dim == 2 * 30 + 2
+    assert problem.num_clients == 5
+    assert problem.outputs(problem.model, problem.z0, problem.test.inputs).shape == (114, 2)
+
+
 # --- digits
 
 
@@ -148,7 +253,8 @@ def test_digits():
     assert data.test_targets.bincount().tolist() == [43, 37, 29, 33, 41, 30, 34, 46, 32, 35]
 
 
-def test_digits_without_scikit_learn(monkeypatch):
+@pytest.mark.parametrize("name", ["digits", "breast_cancer"])
+def test_without_scikit_learn(name, monkeypatch):
     real_import = builtins.__import__
 
     def without_sklearn(name, *rest, **options):
@@ -157,8 +263,8 @@ def test_digits_without_scikit_learn(monkeypatch):
         return real_import(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", without_sklearn)
-    with pytest.raises(DataError, match=r"pip install 'fedcef\[data\]'"):
-        load("digits")
+    with pytest.raises(DataError, match=rf"{name} .*pip install 'fedcef\[data\]'"):
+        load(name)
 
 
 # --- the cache

@@ -101,7 +101,8 @@ SECTIONS = "name, label, rounds, seed, num_clients"
         ("eval.every=0", "eval.every is 0; it must be greater than or equal to 1."),
         (
             "eval.evry=3",
-            "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.optimum.  Did you mean eval.every?",
+            "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.optimum.  "
+            "Did you mean eval.every?",
         ),
         ("compare=3", "compare is 3; it must be a valid tuple."),
         ("compare=[{set={}}]", "The setting compare.0.label is missing."),

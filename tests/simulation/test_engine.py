@@ -127,3 +127,9 @@ def test_keys_of_different_purposes_never_meet():
     root = rng.seed_key(0)
     keys += [int(rng.fold(root, purpose)) for purpose in range(1, 10)]
     assert len(keys) == len(set(keys))
+
+
+def test_weights_by_samples_need_everyone_or_stateless_clients():
+    with pytest.raises(ConfigError, match="only if all clients count alike"):
+        Simulation(PROBLEM, fedcef(), weighting="samples", clients_per_round=2)
+    Simulation(PROBLEM, FedAvg(**COMMON), weighting="samples", clients_per_round=2).step()

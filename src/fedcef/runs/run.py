@@ -144,7 +144,7 @@ _optima: dict[str, float] = {}
 
 def _optimum(config: Config, problem: Problem) -> float:
     """F*, solved once for all the runs of a comparison that share the problem."""
-    defining = {"seed", "num_clients", "weighting", "data", "model", "regularizer"}
+    defining = {"seed", "num_clients", "weighting", "precision", "data", "model", "regularizer"}
     key = config.model_dump_json(include=defining)
     if key not in _optima:
         _, _optima[key] = solve(problem, weighting=config.weighting)

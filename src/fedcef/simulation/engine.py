@@ -43,8 +43,8 @@ class Simulation:
         self._oracle = make_oracle(problem, oracle, Batches(batch_size), clip_norm)
         if weighting == "samples" and self.cohort_size < problem.num_clients and algorithm.client_init(problem.z0):
             raise ConfigError(
-                f"{type(algorithm).__name__} keeps the server's sums in step with its clients' states only if all clients "
-                "count alike; take weighting = 'uniform', or all clients in every round."
+                f"{type(algorithm).__name__} keeps the server's sums in step with its clients' states only if "
+                "all clients count alike; take weighting = 'uniform', or all clients in every round."
             )
         self._weights = problem.sizes.to(problem.z0.dtype) if weighting == "samples" else None
 

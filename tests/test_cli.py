@@ -74,9 +74,10 @@ def test_compare_then_plot(fedcef, tmp_path):
     assert other.returncode == 2
     assert "other settings" in sentence(other)
 
-    plotted = fedcef("plot", out, "--out", tmp_path / "plot")
+    plotted = fedcef("plot", out, "--tradeoff", "--out", tmp_path / "plot")
     assert plotted.returncode == 0, plotted.stderr
     assert (tmp_path / "plot" / "figure.pdf").exists()
+    assert (tmp_path / "plot" / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
     assert fedcef("plot", out / "fedda", out / "fedcanon", "--out", tmp_path / "two").returncode == 0
 
 

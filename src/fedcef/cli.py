@@ -97,10 +97,19 @@ def compare(
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders.")],
     out: Out = None,
+    against_density: Annotated[
+        bool, typer.Option("--tradeoff", help="Also draw accuracy against density, one line per regulariser.")
+    ] = False,
 ) -> None:
     """Draw the table, the figure and the HTML page of finished runs."""
     folders = [folder for path in runs for folder in _runs_in(path)]
-    _report(folders, out or (runs[0] if len(runs) == 1 else Path("report")))
+    out = out or (runs[0] if len(runs) == 1 else Path("report"))
+    _report(folders, out)
+    if against_density:
+        from fedcef.report import load_runs, tradeoff
+
+        tradeoff(load_runs(folders), out / "tradeoff.png")
+        console.print(f"Wrote {out / 'tradeoff.png'}", markup=False, soft_wrap=True)
 
 
 @app.command(name="list")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedcef import FedCEF, TopK, simulate
+from fedcef import FedCEF, TopK
 from fedcef.problems.matrix import low_rank
 from fedcef.regularizers import Nuclear, Zero
 from fedcef.simulation.engine import Simulation
@@ -93,7 +93,10 @@ def test_the_nuclear_norm_lowers_the_rank():
     def final(regularizer):
         problem = low_rank(regularizer, **SMALL, heterogeneity=0.3)
         algorithm = FedCEF(local_lr=0.01, server_lr=2.0, local_steps=5, regularizer=problem.regularizer)
-        return simulate(problem, algorithm, rounds=150, batch_size=0).model
+        simulation = Simulation(problem, algorithm, batch_size=0)
+        for _ in range(150):
+            simulation.step()
+        return simulation.model()
 
     assert rank(final(Zero())) == 6
     assert rank(final(Nuclear(0.2))) < 6

@@ -11,8 +11,9 @@ from fedcef.report.figure import figure
 from fedcef.report.page import page
 from fedcef.report.records import RunRecord, load_runs
 from fedcef.report.table import table
+from fedcef.report.tradeoff import tradeoff
 
-__all__ = ["RunRecord", "figure", "load_runs", "page", "table", "write_report"]
+__all__ = ["RunRecord", "figure", "load_runs", "page", "table", "tradeoff", "write_report"]
 
 
 def write_report(folders: Sequence[Path], out: Path) -> list[Path]:

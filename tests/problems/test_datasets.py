@@ -18,10 +18,8 @@ from fedcef.problems.datasets import (
     build_libsvm,
     cache_folder,
     load,
-    parse_cifar,
-    parse_idx,
-    parse_libsvm,
 )
+from fedcef.problems.formats import parse_cifar, parse_idx, parse_libsvm, write_idx
 from fedcef.problems.sources import fetch
 
 
@@ -64,7 +62,7 @@ def test_damaged_idx_is_refused(content, message):
 
 def test_idx_is_written_as_it_is_read():
     content = idx(2, 2, 3, payload=bytes(range(12)))
-    assert datasets.write_idx(content[16:], 2, (2, 3)) == content
+    assert write_idx(content[16:], 2, (2, 3)) == content
 
 
 def test_csv_becomes_idx():

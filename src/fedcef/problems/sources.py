@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from fedcef.errors import DataError
-from fedcef.problems.datasets import DataFile, cache_folder, csv_to_idx, find
+from fedcef.problems.datasets import DataFile, cache_folder, find
+from fedcef.problems.formats import csv_to_idx
 
 _CONNECTION_TIMEOUT_S, _CLIENT_TIMEOUT_S = 20, 900
 _SLACK_BYTES = 64 << 20  # what an archive may hold besides the data

@@ -46,6 +46,9 @@ class _Run:
             oracle=config.oracle,
         )
         self.optimum = _optimum(config, self.problem) if config.eval.optimum else None
+        # a gap is a difference of nearly equal numbers: it is taken in float64
+        exact = torch.float64 if config.eval.optimum else self.problem.z0.dtype
+        self.measured = self.problem.to(self.problem.z0.device, exact)
         self.wall_s = 0.0
         self.measures: dict[str, float] = {}
         self.expected: dict[int, Frame] = {}
@@ -100,9 +103,10 @@ class _Run:
 
     def _evaluate(self, all_samples: bool) -> dict[str, float]:
         samples = 0 if all_samples else self.config.eval.train_samples
-        evaluator = Evaluator(self.problem, self.algorithm.step, samples, self.config.weighting)
+        evaluator = Evaluator(self.measured, self.algorithm.step, samples, self.config.weighting)
         diagnostics = self.algorithm.diagnostics(self.simulation.replica, self.simulation.clients)
-        measures = evaluator(self.simulation.model()) | {name: float(value) for name, value in diagnostics.items()}
+        point = self.simulation.model().to(self.measured.z0.dtype)
+        measures = evaluator(point) | {name: float(value) for name, value in diagnostics.items()}
         if self.optimum is not None:
             measures["gap"] = measures["objective"] - self.optimum
         return measures

@@ -50,8 +50,7 @@ class Evaluator:
         measures["density"] = float((x != 0).double().mean())
         measures["density_1e-4"] = float((x.abs() > 1e-4).double().mean())
         if problem.truth is not None:
-            measures["f1"] = support_f1(x, problem.truth)
-            measures["l2_error"] = float((x - problem.truth).norm())
+            measures |= distance_to_truth(x, problem.truth, problem.layout.shapes)
         return measures
 
     def loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,6 +88,18 @@ class Evaluator:
             predicted = (outputs.flatten() > 0).to(targets.dtype) if one_logit else outputs.argmax(-1)
             right += int((predicted == targets.reshape(predicted.shape)).sum())
         return right / len(samples)
+
+
+def distance_to_truth(x: Tensor, truth: Tensor, shapes: tuple[tuple[int, ...], ...]) -> dict[str, float]:
+    """How far x is from the parameters that made the data; a single matrix is measured as one."""
+    measures = {"l2_error": float((x - truth).norm())}
+    if len(shapes) == 1 and len(shapes[0]) == 2:
+        spectrum = torch.linalg.svdvals(x.reshape(shapes[0]))
+        measures["rank"] = float((spectrum > 1e-4).sum())
+        measures["operator_error"] = float(torch.linalg.matrix_norm((x - truth).reshape(shapes[0]), ord=2))
+    else:
+        measures["f1"] = support_f1(x, truth)
+    return measures
 
 
 def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> float:

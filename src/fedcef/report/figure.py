@@ -65,7 +65,7 @@ def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
     ax.grid(True, color="#e6e6e6", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    limits = _limits(ax, items, metric)
+    limits = _limits(ax, items, metric, started=log)
     if log:
         ax.set_xscale("log")
         ax.set_xlim(low / size / 1.15, high / size * 1.15)
@@ -82,7 +82,8 @@ def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
 
 def _reach(items: Sequence[Method]) -> tuple[float, float, bool]:
     """Least and greatest bytes and whether their axis is logarithmic: the same for both counts, to compare them."""
-    counts = [r.rounds[axis] for item in items for r in item.records for axis in ("wire_bytes", "paper_bytes")]
+    curves = [c for item in items if (c := item.curve(lead_metric(items)))]
+    counts = [c.x[axis] for c in curves for axis in ("wire_bytes", "paper_bytes")]
     positive = [some for count in counts if (some := count[count > 0]).size]
     if not positive:
         return 0.0, 1.0, False
@@ -90,9 +91,9 @@ def _reach(items: Sequence[Method]) -> tuple[float, float, bool]:
     return low, high, log_x(items, "wire_bytes") or log_x(items, "paper_bytes")
 
 
-def _limits(ax: Any, items: Sequence[Method], metric: str) -> tuple[float, float] | None:
+def _limits(ax: Any, items: Sequence[Method], metric: str, started: bool) -> tuple[float, float] | None:
     """Sets the y axis by the runs that did not diverge."""
-    limits = span(items, metric)
+    limits = span(items, metric, started)
     if limits is None:
         return None
     low, high = (value * METRICS[metric][2] for value in limits)

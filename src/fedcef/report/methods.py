@@ -111,14 +111,19 @@ def log_x(items: Sequence[Method], axis: str) -> bool:
     return bool(ends) and max(ends) > LOG_SPAN * min(ends)
 
 
-def span(items: Sequence[Method], metric: str) -> tuple[float, float] | None:
-    """Least and greatest value of a metric worth showing: a run that blows up must not flatten the others."""
+def span(items: Sequence[Method], metric: str, started: bool = False) -> tuple[float, float] | None:
+    """Least and greatest value of a metric worth showing: a run that blows up must not flatten the others.
+
+    With `started` the start point is left out, which a logarithmic axis of bytes cannot show.
+    """
     sound = [c for item in items if not item.diverged and (c := item.curve(metric))]
     broken = [c for item in items if item.diverged and (c := item.curve(metric))]
     curves = sound or broken
     if not curves:
         return None
-    low, high = min(float(c.low.min()) for c in curves), max(float(c.high.max()) for c in curves)
+    shown = [c.x["round"] > 0 if started and (c.x["round"] > 0).any() else slice(None) for c in curves]
+    low = min(float(c.low[s].min()) for c, s in zip(curves, shown, strict=True))
+    high = max(float(c.high[s].max()) for c, s in zip(curves, shown, strict=True))
     return low, high
 
 

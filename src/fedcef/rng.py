@@ -10,6 +10,7 @@ uses only exact integer operations, so CPU and GPU agree bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -66,6 +67,16 @@ def normal(key: Tensor, count: int) -> Tensor:
     """`count` standard normal float64 per key (inverse normal distribution function)."""
     numbers: Tensor = torch.special.ndtri(uniform(key, count) + 2.0**-54)
     return numbers
+
+
+def normals(seed: int, purpose: int) -> Callable[..., Tensor]:
+    """A source of standard normal tensors for made-up data: draw(which, *shape), float64, each `which` its own."""
+    root = fold(seed_key(seed), purpose)
+
+    def draw(which: int, *shape: int) -> Tensor:
+        return normal(fold(root, which), torch.Size(shape).numel()).reshape(shape)
+
+    return draw
 
 
 def integers(key: Tensor, count: int, below: Tensor) -> Tensor:

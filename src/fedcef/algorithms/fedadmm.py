@@ -14,35 +14,18 @@ the last x_i or from z, all starts at z0 (and u_i at 0), and `server_lr` plays n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from fedcef.algorithm import Algorithm, Message, Oracle, Positive, State, Vector
+from fedcef.algorithm import Message, Oracle, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.splitting import SplittingMethod
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FedADMM(Algorithm):
+class FedADMM(SplittingMethod):
     """Federated ADMM."""
-
-    penalty_step: Positive = 1.0
-    """η: one over the penalty, and the length of the proximal step on h."""
-    start: Literal["own", "server"] = "own"
-    """Where a client's local steps begin: at its own last point, or at z."""
-
-    @property
-    def step(self) -> float:
-        """η."""
-        return self.penalty_step
-
-    def replica_init(self, z0: Vector) -> State:
-        return {"z": z0}
-
-    def server_init(self, z0: Vector) -> State:
-        return {"x_tilde": z0}
 
     def client_init(self, z0: Vector) -> State:
         return {"x_i": z0, "u_i": z0.new_zeros(z0.shape)}
@@ -50,16 +33,7 @@ class FedADMM(Algorithm):
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z, x_i, u_i, eta = replica["z"], client["x_i"], client["u_i"], self.penalty_step
         x_hat = x_i + eta * u_i
-        start = x_i if self.start == "own" else z
+        start = self.first_point(z, x_i)
         x_i = penalized_steps(start, z, u_i, 1 / eta, oracle, self.local_lr, self.local_steps)
         u_i = u_i + (x_i - z) / eta
         return {"change": Dense(x_i + eta * u_i - x_hat)}, {"x_i": x_i, "u_i": u_i}
-
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        x_tilde = server["x_tilde"] + share * up_mean["change"]
-        return {"z": Dense(self.regularizer.prox(x_tilde, self.penalty_step))}, {"x_tilde": x_tilde}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

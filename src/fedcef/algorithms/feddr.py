@@ -19,40 +19,25 @@ samples.  `server_lr` plays no part.  4p bytes up, 4p down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 
-from fedcef.algorithm import Algorithm, Message, Oracle, Positive, State, Vector
+from fedcef.algorithm import Message, Oracle, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.splitting import SplittingMethod
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FedDR(Algorithm):
+class FedDR(SplittingMethod):
     """Federated Douglas-Rachford splitting."""
 
     relaxation: Annotated[float, Field(gt=0, lt=2)] = 1.0
     """ρ: how far y_i moves; 1 is FedADMM, the authors use 1.95."""
-    penalty_step: Positive = 1.0
-    """η: the length of the proximal steps, on f_i and on h."""
-    start: Literal["own", "server"] = "own"
-    """Where a client's local steps begin: at its own last point, or at z."""
-
-    @property
-    def step(self) -> float:
-        """η."""
-        return self.penalty_step
-
-    def replica_init(self, z0: Vector) -> State:
-        return {"z": z0}
-
-    def server_init(self, z0: Vector) -> State:
-        return {"x_tilde": z0}
 
     def client_init(self, z0: Vector) -> State:
         return {"x_i": z0, "y_i": z0}
@@ -61,16 +46,6 @@ class FedDR(Algorithm):
         z, x_i, y_i = replica["z"], client["x_i"], client["y_i"]
         x_hat = 2 * x_i - y_i
         y_i = y_i + self.relaxation * (z - x_i)
-        start = x_i if self.start == "own" else z
-        none = torch.zeros_like(y_i)
+        start, none = self.first_point(z, x_i), torch.zeros_like(y_i)
         x_i = penalized_steps(start, y_i, none, 1 / self.penalty_step, oracle, self.local_lr, self.local_steps)
         return {"change": Dense(2 * x_i - y_i - x_hat)}, {"x_i": x_i, "y_i": y_i}
-
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        x_tilde = server["x_tilde"] + share * up_mean["change"]
-        return {"z": Dense(self.regularizer.prox(x_tilde, self.penalty_step))}, {"x_tilde": x_tilde}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

@@ -44,10 +44,7 @@ def lasso(
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
     """A synthetic lasso problem; the start point is random, as in the field's experiments."""
-    root = rng.fold(rng.seed_key(seed), rng.SYNTHETIC)
-
-    def normal(purpose: int, *shape: int) -> Tensor:
-        return rng.normal(rng.fold(root, purpose), int(torch.Size(shape).numel())).reshape(shape)
+    normal = rng.normals(seed, rng.SYNTHETIC)
 
     position = torch.arange(dim, dtype=torch.float64)
     covariance = 0.5 ** (position - position.unsqueeze(-1)).abs()

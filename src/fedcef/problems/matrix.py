@@ -43,10 +43,7 @@ def low_rank(
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
     """A synthetic low-rank problem; the start point is 0."""
-    root = rng.fold(rng.seed_key(seed), rng.SYNTHETIC)
-
-    def normal(purpose: int, *shape: int) -> Tensor:
-        return rng.normal(rng.fold(root, purpose), int(torch.Size(shape).numel())).reshape(shape)
+    normal = rng.normals(seed, rng.SYNTHETIC)
 
     truth = torch.diag((torch.arange(size) < rank).to(torch.float64))
     inputs = normal(0, num_clients, samples, size, size) + heterogeneity * normal(1, num_clients, 1, size, size)

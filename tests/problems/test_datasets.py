@@ -19,7 +19,7 @@ from fedcef.problems.datasets import (
     cache_folder,
     load,
 )
-from fedcef.problems.formats import parse_cifar, parse_idx, parse_libsvm, write_idx
+from fedcef.problems.formats import csv_to_idx, parse_cifar, parse_idx, parse_libsvm, write_idx
 from fedcef.problems.sources import fetch
 
 
@@ -66,11 +66,11 @@ def test_idx_is_written_as_it_is_read():
 
 
 def test_csv_becomes_idx():
-    images, labels = datasets.csv_to_idx(b"label,a,b,c,d\r\n7,0,255,1,2\r\n3,4,5,6,7\r\n", (2, 2))
+    images, labels = csv_to_idx(b"label,a,b,c,d\r\n7,0,255,1,2\r\n3,4,5,6,7\r\n", (2, 2))
     assert images == idx(2, 2, 2, payload=bytes([0, 255, 1, 2, 4, 5, 6, 7]))
     assert labels == idx(2, payload=bytes([7, 3]))
     with pytest.raises(ValueError, match="range"):
-        datasets.csv_to_idx(b"label,a\n1,256\n", (1,))
+        csv_to_idx(b"label,a\n1,256\n", (1,))
 
 
 def test_cifar_records_are_label_then_channels():

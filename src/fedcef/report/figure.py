@@ -69,7 +69,7 @@ def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
     if log:
         ax.set_xscale("log")
         ax.set_xlim(low / size / 1.15, high / size * 1.15)
-        _log_ticks(ax.xaxis, high / low)
+        log_ticks(ax.xaxis, high / low)
     else:
         ax.set_xlim(-0.02 * high / size, 1.03 * high / size)
     if not curves:
@@ -101,7 +101,7 @@ def _limits(ax: Any, items: Sequence[Method], metric: str, started: bool) -> tup
         ax.set_yscale("log")
         pad = max(high / low, 1.01) ** 0.05
         low, high = low / pad, high * pad
-        _log_ticks(ax.yaxis, high / low)
+        log_ticks(ax.yaxis, high / low)
     else:
         pad = 0.05 * (high - low or abs(high) or 1.0)
         low, high = low - pad, high + pad
@@ -134,7 +134,7 @@ def _line(style: Look) -> dict[str, Any]:
     return {"color": style.color, "lw": 1.5, "ls": dash, "solid_capstyle": "round", **marker}
 
 
-def _log_ticks(axis: Any, ratio: float) -> None:
+def log_ticks(axis: Any, ratio: float) -> None:
     """Plain numbers on a logarithmic axis: at the powers of ten, and at 2 and 5 where those are few."""
     ticker = extra("matplotlib.ticker")
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if ratio < 120 else (1.0,)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcef.errors import RunError
-from fedcef.report.figure import METADATA, STYLE
+from fedcef.report.figure import METADATA, STYLE, log_ticks
 from fedcef.report.records import RunRecord
 from fedcef.report.style import extra, look
 
@@ -23,6 +23,8 @@ def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
         for index, (name, group) in enumerate(groupby(points, key=lambda point: point[0])):
             _line(ax, name, list(group), index)
         ax.set_xscale("log")
+        ax.margins(0.13)
+        log_ticks(ax.xaxis, max(p[2] for p in points) / min(p[2] for p in points))
         ax.set_xlabel("Parameters that are not zero (%)")
         ax.set_ylabel("Test accuracy (%)")
         ax.grid(color="#e5e5e5", linewidth=0.6)
@@ -43,7 +45,7 @@ def _line(ax: Any, name: str, points: list[tuple[str, float, float, float]], ind
     style = look(index)
     xs, ys = [p[2] for p in points], [p[3] for p in points]
     ax.plot(xs, ys, color=style.color, marker=style.marker, markersize=5, label=name.replace("_", " "))
+    # labels of one line stand to its lower right, of the next to its upper left
+    place: dict[str, Any] = {"xytext": (5, -9)} if index % 2 == 0 else {"xytext": (-5, 5), "ha": "right"}
     for _, weight, x, y in points:
-        ax.annotate(
-            f"λ={weight:g}", (x, y), textcoords="offset points", xytext=(4, -9), fontsize=6.5, color=style.color
-        )
+        ax.annotate(f"λ={weight:g}", (x, y), textcoords="offset points", fontsize=6.5, color=style.color, **place)

@@ -23,7 +23,7 @@ def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
         for index, (name, group) in enumerate(groupby(points, key=lambda point: point[0])):
             _line(ax, name, list(group), index)
         ax.set_xscale("log")
-        ax.margins(0.13)
+        ax.margins(0.2)
         log_ticks(ax.xaxis, max(p[2] for p in points) / min(p[2] for p in points))
         ax.set_xlabel("Parameters that are not zero (%)")
         ax.set_ylabel("Test accuracy (%)")

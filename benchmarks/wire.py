@@ -1,6 +1,6 @@
 """Size and time of sparse payloads on the wire: random supports of a vector of 10⁶ float32 entries, one thread.
 
-    python benchmarks/wire.py
+python benchmarks/wire.py
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """The command line as its users meet it: what it prints, what it writes, how it leaves."""
 
+import csv
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from fedcef import cli
+from fedcef import batch, cli
 
 UNCOMPRESSED_ZHANG = ["--set", "algorithm.name=zhang", "--set", "compressor.name=identity"]
 TINY = ["--set", "rounds=3", "--set", "num_clients=4", "--set", "model.name=softmax"]
@@ -81,6 +83,90 @@ def test_compare_then_plot(fedcef, tmp_path):
     assert fedcef("plot", out / "fedda", out / "fedcanon", "--out", tmp_path / "two").returncode == 0
 
 
+def test_sweep_then_again(fedcef, tmp_path):
+    lists = ["--set", "seed=[0,1]", "--set", "local_lr=[0.03,0.06]", "--only", "FedCEF r=0.1"]
+    dry = fedcef("sweep", "demo", *TINY, *lists, "--dry", cwd=tmp_path)
+    assert dry.returncode == 0, dry.stderr
+    assert "runs/demo-1/fedcef_r=0.1__local_lr=0.03__seed=0" in dry.stdout
+    assert dry.stdout.count("new ") == 4
+    assert not (tmp_path / "runs").exists()
+
+    result = fedcef("sweep", "demo", *TINY, *lists, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "4/4 done: FedCEF r=0.1, local_lr=0.06, seed=1 finished" in result.stderr
+    assert "FedCEF r=0.1, local_lr=0.06" in " ".join(result.stdout.split())
+    assert "2 seeds" in result.stdout
+    assert "±" in result.stdout
+    out = tmp_path / "runs" / "demo-1"
+    assert (out / "report.html").exists()
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert [(row["seed"], row["local_lr"]) for row in rows] == [
+        ("0", "0.03"),
+        ("0", "0.06"),
+        ("1", "0.03"),
+        ("1", "0.06"),
+    ]
+    assert {row["status"] for row in rows} == {"finished"}
+    summary = json.loads((out / rows[3]["folder"] / "summary.json").read_text())
+    for measure in ("accuracy", "train_loss", "wire_up_bytes", "paper_down_bytes", "wall_s"):
+        assert float(rows[3][measure]) == summary[measure]
+
+    again = fedcef("sweep", "demo", *TINY, *lists, "--out", out)
+    assert again.returncode == 0, again.stderr
+    assert sentence(again) == "4/4 done before"
+    other = fedcef("sweep", "demo", *TINY, *lists, "--set", "batch_size=8", "--out", out)
+    assert other.returncode == 2
+    assert "other settings" in sentence(other)
+
+
+def test_sweep_in_two_processes_goes_on_after_a_failure(fedcef, tmp_path):
+    (tmp_path / "tiny.toml").write_text("rounds = 2\nnum_clients = 3\n[data]\nname = 'lasso'\ndim = 20\nsupport = 4\n")
+    lists = ["--set", "seed=[0,1]", "--set", "algorithm.mixing=[0.5,7,0.9]", "--jobs", "2"]
+    result = fedcef("sweep", tmp_path / "tiny.toml", *lists, "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert "6/6 done" in result.stderr
+    failed = (
+        "Failed: tiny, algorithm.mixing=7, seed=0; tiny, algorithm.mixing=7, seed=1: algorithm.mixing is 7; it must"
+    )
+    assert failed in sentence(result)
+    rows = csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines())
+    assert [row["status"] for row in rows] == ["finished", "failed", "finished"] * 2
+
+
+def test_sweep_over_experiments_draws_the_papers_figures(fedcef, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        text = "rounds = 2\nnum_clients = 3\n[data]\nname = 'digits'\n[model]\nname = 'softmax'\n"
+        (tmp_path / f"{name}.toml").write_text(text)
+    command = ["sweep", tmp_path / "one.toml", tmp_path / "two.toml", "--paper"]
+
+    @contextmanager
+    def interrupted(config):
+        def watch(record):
+            if config.name == "two" and record["round"] == 1:
+                raise KeyboardInterrupt
+
+        yield watch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "progress", interrupted)
+        stopped = fedcef(*command, cwd=tmp_path)
+    assert stopped.returncode == 130
+    assert sentence(stopped).endswith("--paper --out runs/sweep-1")
+    assert "Interrupted, 1/2 done." in sentence(stopped)
+    assert not (tmp_path / "runs" / "sweep-1" / "summary.csv").exists()
+
+    result = fedcef(*command, "--out", "runs/sweep-1", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    out = tmp_path / "runs" / "sweep-1"
+    assert (out / "one" / "report.html").exists()
+    assert (out / "two" / "two" / "summary.json").exists()
+    assert (out / "paper_accuracy_digits.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "paper_train_loss_digits.pdf").exists()
+    plotted = fedcef("plot", out, "--paper", "--out", tmp_path / "plot")
+    assert plotted.returncode == 0, plotted.stderr
+    assert (tmp_path / "plot" / "paper.html").exists()
+
+
 def test_the_installed_command_never_shows_a_traceback(tmp_path):
     command = [sys.executable, "-m", "fedcef.cli", "run", "demo", "--set", "compressor.ratio=2"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
@@ -120,7 +206,13 @@ def test_list_names_everything(fedcef):
         (["run", "demo", "--set", "eval.evry=2"], "Did you mean eval.every?"),
         (["run", "--resume", "nowhere"], "holds no run to resume"),
         (["compare", "nothing.toml"], "There is no file nothing.toml."),
+        (
+            ["sweep", "demo", "--only", "FedSGD"],
+            "There is no variant 'FedSGD' to keep by --only; there are",
+        ),
+        (["sweep", "demo", "--set", "seed=[]"], "sweeps over nothing"),
         (["plot", "nowhere"], "There are no runs to plot"),
+        (["plot", "nowhere", "--paper"], "There are no runs to plot"),
         (["data", "get", "imagenet"], "imagenet"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

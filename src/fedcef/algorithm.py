@@ -45,6 +45,9 @@ x is (..., p), or (p,) where all clients stand at the same point; the result has
 caller's to overwrite.
 """
 
+Scalar = float | Tensor
+"""A step size: a number, or a 0-dim tensor on the vectors' device where a schedule changes it from round to round."""
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
@@ -57,7 +60,9 @@ class Algorithm(ABC):
     """What every method has: step sizes, local steps, a regulariser and a compressor for the uplink."""
 
     local_lr: Positive = 0.1
+    """α.  Under a schedule the engine puts a 0-dim tensor here, so nothing may depend on its value in Python."""
     server_lr: Positive = 1.0
+    """η_g; as above."""
     local_steps: Count = 10
     regularizer: Regularizer = Zero()
     compressor: Compressor = Identity()

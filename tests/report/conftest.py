@@ -20,7 +20,7 @@ name = "fedcef"
 local_lr = {local_lr}
 
 [data]
-name = "mnist"
+name = "{dataset}"
 """
 
 
@@ -38,16 +38,17 @@ def make_run(tmp_path: Path) -> MakeRun:
         status: str | None = "finished",
         accuracy: float | None = 0.9,
         local_lr: float = 0.1,
+        dataset: str = "mnist",
     ) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         text = json.dumps(label)  # a JSON string is a TOML string
-        config = CONFIG.format(label=text, planned=planned, seed=seed, local_lr=local_lr)
+        config = CONFIG.format(label=text, planned=planned, seed=seed, local_lr=local_lr, dataset=dataset)
         (folder / "config.toml").write_text(config, encoding="utf-8")
         lines = [_line(t, up, rounds, accuracy, broken=status == "diverged" and t == rounds) for t in range(rounds + 1)]
         (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         if status:
-            summary = {**lines[-1], "label": label, "algorithm": "fedcef", "dataset": "mnist", "seed": seed}
+            summary = {**lines[-1], "label": label, "algorithm": "fedcef", "dataset": dataset, "seed": seed}
             summary |= {"rounds": rounds, "status": status, "versions": {"fedcef": "0.1.0"}}
             (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
         return folder

@@ -3,6 +3,7 @@ import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,10 @@ class Loads(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         self._in_data = False
 
+    def json(self) -> dict[str, Any]:
+        """What the page's own script reads."""
+        return json.loads("".join(self.data))
+
 
 def parse(path: Path) -> Loads:
     loads = Loads()
@@ -65,7 +70,7 @@ def test_the_page_fetches_nothing_and_its_data_are_the_curves(make_run, tmp_path
     loads = parse(path)
     assert loads.fetched == ["data:,"]
     assert "default-src 'none'" in path.read_text(encoding="utf-8")
-    data = json.loads("".join(loads.data))
+    data = loads.json()
     assert [panel["key"] for panel in data["panels"]] == ["accuracy", "train_loss", "stationarity", "density"]
     assert [axis["key"] for axis in data["axes"]] == ["wire_bytes", "paper_bytes", "round", "wall_s"]
     assert data["axes"][0]["log"]

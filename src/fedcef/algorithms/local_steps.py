@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from fedcef.algorithm import Oracle, Vector
+from fedcef.algorithm import Oracle, Scalar, Vector
+from fedcef.fused import corrected_step
 from fedcef.regularizers import Regularizer
 
 
 def corrected_steps(
-    z: Vector, correction: Vector, oracle: Oracle, regularizer: Regularizer, local_lr: float, local_steps: int
+    z: Vector, correction: Vector, oracle: Oracle, regularizer: Regularizer, local_lr: Scalar, local_steps: int
 ) -> tuple[Vector, Vector]:
     """K gradient steps with a constant correction and decoupled, cumulative proximal steps.
 
@@ -20,17 +21,21 @@ def corrected_steps(
     that are this function's own are changed in place: fresh memory costs a CPU more than the arithmetic.
     """
     g = oracle(z, 0)
-    g_sum = g.clone()
-    x_hat = torch.sub(z, g + correction, alpha=local_lr)
+    x_hat, g_sum = z.expand_as(g).clone(), torch.zeros_like(g)
     for k in range(1, local_steps):
-        g = oracle(regularizer.prox(x_hat, k * local_lr), k)
-        g_sum.add_(g)
-        x_hat.sub_(g.add_(correction), alpha=local_lr)
+        g = oracle(corrected_step(x_hat, g_sum, g, correction, local_lr, regularizer, k * local_lr), k)
+    corrected_step(x_hat, g_sum, g, correction, local_lr, None, 0.0)
     return x_hat, g_sum.div_(local_steps)
 
 
 def penalized_steps(
-    start: Vector, centre: Vector, correction: Vector, penalty: float, oracle: Oracle, local_lr: float, local_steps: int
+    start: Vector,
+    centre: Vector,
+    correction: Vector,
+    penalty: float,
+    oracle: Oracle,
+    local_lr: Scalar,
+    local_steps: int,
 ) -> Vector:
     """K gradient steps on a client's loss + ⟨correction, x⟩ + (penalty/2)|x - centre|².
 
@@ -41,7 +46,7 @@ def penalized_steps(
     x = start
     for k in range(local_steps):
         slope = oracle(x, k).add_(correction).add_(x - centre, alpha=penalty)
-        x = torch.sub(x, slope, alpha=local_lr)
+        x = x - slope.mul_(local_lr)
     return x
 
 

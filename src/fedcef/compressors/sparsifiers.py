@@ -61,10 +61,11 @@ class RandK(_Sparsifier):
     def compress(self, x: Tensor, key: Key) -> Payload:
         dim = x.shape[-1]
         count = self.count(dim)
-        kept = x[..., subset(key.shared, dim, count)]
+        support = subset(key.shared, dim, count)
+        kept = x[..., support]
         if self.scaled:
             kept = kept * (dim / count)
-        return Seeded(self.as_sent(kept), key.shared, dim)
+        return Seeded(self.as_sent(kept), key.shared, dim, support)
 
     def contraction(self, dim: int) -> float | None:
         kept_share = self.count(dim) / dim

@@ -13,6 +13,7 @@ from torch import nn
 from fedcef import rng
 from fedcef.errors import ConfigError
 from fedcef.options import choose, unknown_key
+from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.datasets import DATASETS, load
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
@@ -40,6 +41,8 @@ class Classification(ProblemSource):
     alpha: Annotated[float, Field(gt=0)] = 0.5
     min_size: Count = 10
     classes_per_client: Count = 2
+    augment: Literal["none", "crop_flip"] = "none"
+    """What is done to the images of minibatches: padded by 4, cropped and mirrored at random."""
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         data = load(self.name)
@@ -54,6 +57,7 @@ class Classification(ProblemSource):
             nn.functional.cross_entropy,
             clients=[(data.train_inputs[part], data.train_targets[part]) for part in parts],
             test=Samples(data.test_inputs, data.test_targets),
+            augment=AUGMENTATIONS[self.augment],
         )
 
 

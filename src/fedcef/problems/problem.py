@@ -15,6 +15,7 @@ from torch.func import functional_call
 
 from fedcef.errors import ProblemError
 from fedcef.layout import Layout
+from fedcef.problems.augment import CropFlip
 from fedcef.regularizers import Regularizer, Zero
 
 Weighting = Literal["uniform", "samples"]
@@ -60,6 +61,7 @@ class Problem:
     layout: Layout
     z0: Tensor  # (p,)
     truth: Tensor | None = None  # (p,): the parameters that made the data, where they are known
+    augment: CropFlip | None = None  # what is done to the images of minibatches
 
     @classmethod
     def build(
@@ -69,10 +71,11 @@ class Problem:
         clients: Sequence[Any],
         test: Any = None,
         regularizer: Regularizer | None = None,
+        augment: CropFlip | None = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
-        The start point is the module's parameters as they are.
+        The start point is the module's parameters as they are.  `augment` changes the images of minibatches at random.
         """
         parameters = _parameters(model)
         if not clients:
@@ -97,7 +100,12 @@ class Problem:
             regularizer=(regularizer if regularizer is not None else Zero()).fit(layout),
             layout=layout,
             z0=layout.flatten(parameters).detach().clone(),
+            augment=augment,
         )
+        if augment is not None and pooled.inputs.ndim != 4:
+            raise ProblemError(
+                "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
+            )
         problem._try_one_batch()
         return problem
 

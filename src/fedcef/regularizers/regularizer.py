@@ -64,6 +64,11 @@ class Regularizer(ABC):
         """Whether the prox leaves the host alone, so that a CUDA graph can hold it."""
         return True
 
+    @property
+    def shrinkage(self) -> float | None:
+        """λ, if the prox is soft-thresholding at λ·step and nothing else; a kernel does that in passing."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class OnParameters(Regularizer):

@@ -24,6 +24,10 @@ class Zero(Regularizer):
     def bounded_subgradient(self, dim: int) -> float:
         return 0.0
 
+    @property
+    def shrinkage(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class L1(Regularizer):
@@ -39,6 +43,10 @@ class L1(Regularizer):
 
     def bounded_subgradient(self, dim: int) -> float:
         return self.weight * math.sqrt(dim)
+
+    @property
+    def shrinkage(self) -> float:
+        return self.weight
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,22 +9,34 @@ from pathlib import Path
 from fedcef.errors import RunError
 from fedcef.report.figure import figure
 from fedcef.report.page import page
+from fedcef.report.paper import paper
 from fedcef.report.records import RunRecord, load_runs
 from fedcef.report.table import table
 from fedcef.report.tradeoff import tradeoff
 
-__all__ = ["RunRecord", "figure", "load_runs", "page", "table", "tradeoff", "write_report"]
+__all__ = ["RunRecord", "figure", "load_runs", "page", "paper", "table", "tradeoff", "write_paper", "write_report"]
 
 
 def write_report(folders: Sequence[Path], out: Path) -> list[Path]:
     """Writes `figure.png`, `figure.pdf` and `report.html` about the run folders into `out`."""
     records = load_runs(folders)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"The report cannot be written to {out}: {error.strerror}.") from error
+    _make(out)
     paths = [out / "figure.png", out / "figure.pdf", out / "report.html"]
     figure(records, paths[0])
     figure(records, paths[1])
     page(records, paths[2])
     return paths
+
+
+def write_paper(folders: Sequence[Path], out: Path) -> list[Path]:
+    """Writes the paper's figures about the run folders, and `paper.html`, into `out`."""
+    records = load_runs(folders)
+    _make(out)
+    return paper(records, out)
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"The report cannot be written to {out}: {error.strerror}.") from error

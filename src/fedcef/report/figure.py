@@ -2,7 +2,9 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,62 +35,84 @@ STYLE = {
     "svg.hashsalt": "fedcef",
 }
 LEGEND_LENGTH = 44
+LEGEND_PER_INCH = 15.6  # characters
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An axis of bytes: least and greatest count, its scale and its unit."""
+
+    low: float
+    high: float
+    log: bool
+    size: float  # bytes per unit
+    unit: str
 
 
 def figure(records: Sequence[RunRecord], path: Path) -> None:
     """Draws the runs to a PNG, PDF or SVG file, by the suffix of `path`."""
+    items = methods(records)
+    looks = [look(i) for i in range(len(items))]
+    width = 7.2
+    with drawing(path) as fig:
+        fig.set_size_inches(width, 5.0 + 0.17 * legend_rows(items, width))
+        fig.get_layout_engine().set(w_pad=0.06, h_pad=0.05, wspace=0.03, hspace=0.04)
+        grid = fig.subplots(2, 2, sharey="col")
+        reach = _reach(items)
+        for row, axis in zip(grid, ("wire_bytes", "paper_bytes"), strict=True):
+            for ax, metric in zip(row, (lead_metric(items), second_metric(items)), strict=True):
+                panel(ax, items, looks, axis, metric, reach)
+        legend(fig, items, looks, width)
+
+
+@contextmanager
+def drawing(path: Path) -> Iterator[Any]:
+    """An empty figure in the style of all, written to `path` in the end."""
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise FedcefError(f"A figure is a .png, .pdf or .svg file, not {path.name!r}.")
     matplotlib, canvas = extra("matplotlib"), extra("matplotlib.figure")
-    items = methods(records)
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a label's script that the font does not have
-        legend_rows = math.ceil(len(items) / _legend_columns(items))
-        fig = canvas.Figure(figsize=(7.2, 5.0 + 0.17 * legend_rows), layout="constrained")
-        fig.get_layout_engine().set(w_pad=0.06, h_pad=0.05, wspace=0.03, hspace=0.04)
-        grid = fig.subplots(2, 2, sharey="col")
-        for row, axis in zip(grid, ("wire_bytes", "paper_bytes"), strict=True):
-            for ax, metric in zip(row, (lead_metric(items), second_metric(items)), strict=True):
-                _panel(ax, items, axis, metric)
-        _legend(fig, items)
+        fig = canvas.Figure(layout="constrained")
+        yield fig
         fig.savefig(path, dpi=300, metadata=METADATA[suffix])
 
 
-def _panel(ax: Any, items: Sequence[Method], axis: str, metric: str) -> None:
+def panel(ax: Any, items: Sequence[Method], looks: Sequence[Look], axis: str, metric: str, reach: Reach) -> None:
+    """Draws a metric of the methods against bytes."""
     curves = [(i, item, c) for i, item in enumerate(items) if (c := item.curve(metric))]
-    factor = METRICS[metric][2]
-    low, high, log = _reach(items)
-    size, unit = axis_unit(low, high, log)
-    ax.set_xlabel(f"{AXES[axis][0]} ({unit})")
+    factor, size = METRICS[metric][2], reach.size
+    ax.set_xlabel(f"{AXES[axis][0]} ({reach.unit})")
     ax.set_ylabel(metric_title(metric))
     ax.grid(True, color="#e6e6e6", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    limits = _limits(ax, items, metric, started=log)
-    if log:
+    limits = _limits(ax, items, metric, started=reach.log)
+    if reach.log:
         ax.set_xscale("log")
-        ax.set_xlim(low / size / 1.15, high / size * 1.15)
-        log_ticks(ax.xaxis, high / low)
+        ax.set_xlim(reach.low / size / 1.15, reach.high / size * 1.15)
+        log_ticks(ax.xaxis, reach.high / reach.low)
     else:
-        ax.set_xlim(-0.02 * high / size, 1.03 * high / size)
+        ax.set_xlim(-0.02 * reach.high / size, 1.03 * reach.high / size)
     if not curves:
         ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", va="center", color="#888888")
     for i, item, curve in curves:
-        _draw(ax, curve, curve.x[axis] / size, factor, look(i), i / max(1, len(items)))
+        _draw(ax, curve, curve.x[axis] / size, factor, looks[i], i / max(1, len(items)))
         if item.diverged and limits:
-            _mark_end(ax, curve.x[axis] / size, np.clip(curve.mean * factor, *limits), limits, look(i))
+            _mark_end(ax, curve.x[axis] / size, np.clip(curve.mean * factor, *limits), limits, looks[i])
 
 
-def _reach(items: Sequence[Method]) -> tuple[float, float, bool]:
-    """Least and greatest bytes and whether their axis is logarithmic: the same for both counts, to compare them."""
+def _reach(items: Sequence[Method]) -> Reach:
+    """The axis of both counts: the same, to compare them."""
     curves = [c for item in items if (c := item.curve(lead_metric(items)))]
     counts = [c.x[axis] for c in curves for axis in ("wire_bytes", "paper_bytes")]
     positive = [some for count in counts if (some := count[count > 0]).size]
     if not positive:
-        return 0.0, 1.0, False
+        return Reach(0.0, 1.0, False, *axis_unit(0.0, 1.0, False))
     low, high = min(float(x.min()) for x in positive), max(float(x.max()) for x in positive)
-    return low, high, log_x(items, "wire_bytes") or log_x(items, "paper_bytes")
+    log = log_x(items, "wire_bytes") or log_x(items, "paper_bytes")
+    return Reach(low, high, log, *axis_unit(low, high, log))
 
 
 def _limits(ax: Any, items: Sequence[Method], metric: str, started: bool) -> tuple[float, float] | None:
@@ -99,9 +123,9 @@ def _limits(ax: Any, items: Sequence[Method], metric: str, started: bool) -> tup
     low, high = (value * METRICS[metric][2] for value in limits)
     if log_y(items, metric):
         ax.set_yscale("log")
+        log_ticks(ax.yaxis, high / low)
         pad = max(high / low, 1.01) ** 0.05
         low, high = low / pad, high * pad
-        log_ticks(ax.yaxis, high / low)
     else:
         pad = 0.05 * (high - low or abs(high) or 1.0)
         low, high = low - pad, high + pad
@@ -144,22 +168,27 @@ def log_ticks(axis: Any, ratio: float) -> None:
         axis.set_minor_locator(ticker.NullLocator())
 
 
-def _legend_columns(items: Sequence[Method]) -> int:
+def legend_rows(items: Sequence[Method], width: float) -> int:
+    """How many lines the legend takes in so many inches."""
+    return math.ceil(len(items) / _legend_columns(items, width))
+
+
+def _legend_columns(items: Sequence[Method], width: float) -> int:
     longest = max(len(_short(item.name)) for item in items)
-    return max(1, min(len(items), 4, 112 // (longest + 9)))
+    return max(1, min(len(items), 4, int(LEGEND_PER_INCH * width) // (longest + 9)))
 
 
 def _short(name: str) -> str:
     return name if len(name) <= LEGEND_LENGTH else name[: LEGEND_LENGTH - 1] + "…"
 
 
-def _legend(fig: Any, items: Sequence[Method]) -> None:
+def legend(fig: Any, items: Sequence[Method], looks: Sequence[Look], width: float) -> None:
+    """The methods' names above the panels."""
     line = extra("matplotlib.lines").Line2D
-    handles = [line([], [], **_line(look(i))) for i in range(len(items))]
+    handles = [line([], [], **_line(style)) for style in looks]
     places = [str(i) for i in range(len(items))]
-    legend = fig.legend(
-        handles, places, loc="outside upper center", ncols=_legend_columns(items), frameon=False, handlelength=3.4
-    )
-    for text, item in zip(legend.get_texts(), items, strict=True):
+    columns = _legend_columns(items, width)
+    box = fig.legend(handles, places, loc="outside upper center", ncols=columns, frameon=False, handlelength=3.4)
+    for text, item in zip(box.get_texts(), items, strict=True):
         text.set_parse_math(False)  # a label is text: neither `$` nor a leading `_` means anything in it
         text.set_text(_short(item.name))

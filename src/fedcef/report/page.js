@@ -21,10 +21,11 @@
   // Round 0 has no place on a logarithmic axis.
   const keep = (xs) => xs.map((x, i) => i).filter((i) => xs[i] !== null && (!state.logX || xs[i] > 0));
 
-  // Low, high and unit of the x axis over the curves that are shown, one for all panels.
-  function extent() {
+  // Low, high and unit of the x axis over the curves that are shown, one for all panels of a group.
+  function extent(p) {
     let low = Infinity, high = 0;
-    methods.forEach((m, k) => Object.values(m.curves).forEach((c) => c[state.axis.key].forEach((x) => {
+    const keys = panels.filter((other) => other.group === panels[p].group).map((other) => other.key);
+    methods.forEach((m, k) => keys.filter((key) => m.curves[key]).forEach((key) => m.curves[key][state.axis.key].forEach((x) => {
       if (state.shown[k] && x > 0) { low = Math.min(low, x); high = Math.max(high, x); }
     })));
     if (high === 0) { low = high = 1; }
@@ -70,7 +71,7 @@
       const sizes = at.length > 12 ? markers(x, reach, k / methods.length) : x.map(() => SIZE);
       all.push({ x, y: pick(c.y), showlegend: false, ...look(m, sizes),
         text: at.map((i) => hover(m, panel, c, i)), hovertemplate: "%{text}<extra></extra>" });
-      if (m.diverged) {
+      if (c.diverged) {
         const bound = (v) => { const w = state.logY[p] ? Math.log10(v) : v; return range ? Math.min(Math.max(w, range[0]), range[1]) : w; };
         const ys = pick(c.y).map(bound), last = ys.length - 1;
         // where the curve ends, or leaves the panel for good
@@ -105,14 +106,15 @@
   }
 
   function draw() {
-    const reach = extent();
-    panels.forEach((_, p) => Plotly.react(byId(`plot-${p}`), traces(p, reach), layout(p, reach),
-      { responsive: true, displayModeBar: false, doubleClick: "reset" }));
+    panels.forEach((_, p) => {
+      const reach = extent(p);
+      Plotly.react(byId(`plot-${p}`), traces(p, reach), layout(p, reach), { responsive: true, displayModeBar: false, doubleClick: "reset" });
+    });
   }
 
   // A picture that stands alone: with its legend, title and background.
   function save(p) {
-    const reach = extent(), ink = { color: css("--ink") };
+    const reach = extent(p), ink = { color: css("--ink") };
     const named = methods.filter((m, k) => state.shown[k]).map((m) => ({ x: [null], y: [null], ...look(m, [SIZE]) }));
     const data = [...traces(p, reach), ...named];
     const view = { ...layout(p, reach), paper_bgcolor: css("--paper"), showlegend: true,
@@ -124,7 +126,7 @@
   function show(shown) {
     state.shown = shown;
     document.querySelectorAll("#legend button").forEach((b, k) => b.setAttribute("aria-pressed", String(shown[k])));
-    document.querySelectorAll("#results-table tbody tr").forEach((row, k) => row.classList.toggle("off", !shown[k]));
+    document.querySelectorAll(".results tbody tr").forEach((row) => row.classList.toggle("off", !shown[row.dataset.method]));
     draw();
   }
 

@@ -7,8 +7,8 @@ the page's own content policy forbids every request.
 import json
 import math
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -17,49 +17,68 @@ from typing import Any
 import numpy as np
 
 from fedcef.errors import RunError
-from fedcef.report.methods import (
-    X_AXES,
-    Curve,
-    Method,
-    flatten,
-    lead_metric,
-    log_x,
-    log_y,
-    methods,
-    second_metric,
-    span,
-)
+from fedcef.report.methods import X_AXES, Curve, Method, lead_metric, log_x, log_y, methods, second_metric, span
 from fedcef.report.records import Column, RunRecord, number, one_line
-from fedcef.report.style import AXES, METRICS, extra, look, metric_title
+from fedcef.report.sections import again, count, results_table, settings_table
+from fedcef.report.style import AXES, METRICS, dataset_title, extra, look, metric_title
 from fedcef.report.swatch import swatch
-from fedcef.report.table import Cell, Results, results
+from fedcef.report.table import results
 
 MOST_POINTS = 1200  # of a curve; more than a screen can show
 LINE_WIDTH = 2.2  # of page.js, for the dashes
 
 
+@dataclass(frozen=True)
+class Group:
+    """Methods with panels of their own; `places` are their positions in the legend, which all groups share."""
+
+    name: str  # the data set; "" where there is one group
+    items: tuple[Method, ...]
+    places: tuple[int, ...]
+    metrics: tuple[str, ...]
+
+    def key(self, metric: str) -> str:
+        """The name of a panel among those of all groups."""
+        return f"{metric}_{self.name}" if self.name else metric
+
+    def title(self, metric: str) -> str:
+        title = metric_title(metric)
+        return f"{dataset_title(self.name)}: {title[0].lower()}{title[1:]}" if self.name else title
+
+
 def page(records: Sequence[RunRecord], path: Path) -> None:
     """Writes the interactive report to `path`."""
-    plotly = extra("plotly.offline").get_plotlyjs()
     items = methods(records)
-    keys = [key for key in _panel_keys(items) if any(item.curve(key) for item in items)]
+    wanted = (lead_metric(items), second_metric(items), "stationarity", "density")
+    metrics = tuple(metric for metric in wanted if any(item.curve(metric) for item in items))
+    group = Group("", tuple(items), tuple(range(len(items))), metrics)
+    axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in X_AXES}
+    write_page([group], [item.name for item in items], axes, path)
+
+
+def write_page(groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool], path: Path) -> None:
+    """Writes a page with one legend over the panels of all groups; `axes` says which ones are logarithmic."""
+    plotly = extra("plotly.offline").get_plotlyjs()
+    items = [item for group in groups for item in group.items]
+    records = [record for item in items for record in item.records]
+    panels = [(group, metric) for group in groups for metric in group.metrics]
     html = _fill(
         _file("page.html"),
         title=escape(_title(items)),
-        facts=_facts(items, records),
+        facts=_facts(len(names), records),
         help=_help(items),
         css=_file("page.css"),
-        results=_results(results(items)),
-        axes="".join(_axis_switch(i, key) for i, key in enumerate(X_AXES)),
+        results="".join(_heading(g) + _scrolling(results_table(results(g.items), g.places)) for g in groups),
+        axes="".join(_axis_switch(i, key) for i, key in enumerate(axes)),
         legend="".join(
-            f'<button type="button" aria-pressed="true">{swatch(look(i))}{escape(item.name)}</button>'
-            for i, item in enumerate(items)
+            f'<button type="button" aria-pressed="true">{swatch(look(i))}{escape(name)}</button>'
+            for i, name in enumerate(names)
         ),
-        panels="".join(_panel(p, key) for p, key in enumerate(keys)),
-        settings=_settings(items),
-        again="".join(_again(record, item) for item in items for record in item.records),
+        panels="".join(_panel(p, group.title(metric), metric) for p, (group, metric) in enumerate(panels)),
+        settings="".join(_heading(group) + settings_table(group.items) for group in groups),
+        again="".join(_heading(g) + "".join(again(r, i) for i in g.items for r in i.records) for g in groups),
         footer=escape(_versions(records)),
-        data=_json(_data(items, keys)),
+        data=_json(_data(groups, names, axes)),
         plotly=plotly,
         js=_file("page.js"),
     )
@@ -84,23 +103,24 @@ def _json(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _panel_keys(items: Sequence[Method]) -> list[str]:
-    return [lead_metric(items), second_metric(items), "stationarity", "density"]
+def _heading(group: Group) -> str:
+    return f"<h3>{escape(dataset_title(group.name))}</h3>" if group.name else ""
+
+
+def _scrolling(table: str) -> str:
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="Results, may scroll sideways">{table}</div>'
 
 
 def _title(items: Sequence[Method]) -> str:
-    names = dict.fromkeys(record.dataset for item in items for record in item.records if record.dataset)
+    datasets = dict.fromkeys(record.dataset for item in items for record in item.records if record.dataset)
+    names = [dataset_title(name) for name in datasets]
     what = "Composite federated learning"
     return f"{what} on {', '.join(names)}" if 0 < len(names) <= 3 else what
 
 
-def _count(number_of: int, what: str) -> str:
-    return f"{number_of} {what}" if number_of == 1 else f"{number_of} {what}s"
-
-
-def _facts(items: Sequence[Method], records: Sequence[RunRecord]) -> str:
+def _facts(curves: int, records: Sequence[RunRecord]) -> str:
     rounds = max(record.last_round for record in records)
-    return " · ".join([_count(len(items), "method"), _count(len(records), "run"), f"up to {_count(rounds, 'round')}"])
+    return " · ".join([count(curves, "method"), count(len(records), "run"), f"up to {count(rounds, 'round')}"])
 
 
 def _help(items: Sequence[Method]) -> str:
@@ -124,122 +144,68 @@ def _versions(records: Sequence[RunRecord]) -> str:
     return one_line("Made with " + "; ".join(sets)) if sets else "Made with fedcef"
 
 
-def _results(content: Results) -> str:
-    head = "".join(
-        f"<th scope=col>{escape(what)}<br><small>{escape(unit)}</small></th>" for what, unit in content.headers
-    )
-    body = ""
-    for i, row in enumerate(content.rows):
-        remark = f"<span class=seeds>{escape(row.remark)}</span>" if row.remark else ""
-        label = f"<div class=method>{swatch(look(i))}<div>{escape(row.label)}{remark}</div></div>"
-        body += f"<tr><th scope=row>{label}</th>{''.join(_cell(cell) for cell in row.cells)}</tr>"
-    return (
-        f"<table id=results-table><thead><tr><th scope=col>method</th>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def _cell(cell: Cell) -> str:
-    kind = " class=best" if cell.best else " class=warn" if cell.warn else ""
-    spread = f" <span class=spread>± {escape(cell.spread)}</span>" if cell.spread else ""
-    return f"<td{kind}>{escape(cell.text)}{spread}</td>"
-
-
 def _axis_switch(index: int, key: str) -> str:
     checked = " checked" if index == 0 else ""
     radio = f'<input type="radio" name="axis"{checked} autocomplete="off">'
     return f"<label>{radio}<span>{escape(AXES[key][1])}</span></label>"
 
 
-def _panel(index: int, key: str) -> str:
+def _panel(index: int, title: str, metric: str) -> str:
     log = f'<label class=check><input type="checkbox" id="log-y-{index}" autocomplete="off"> log scale</label>'
     return (
-        f"<figure class=panel><figcaption><span>{escape(metric_title(key))}</span>{'' if key == 'accuracy' else log}"
+        f"<figure class=panel><figcaption><span>{escape(title)}</span>{'' if metric == 'accuracy' else log}"
         f'<button type="button" class="save" id="save-{index}">Save PNG</button></figcaption>'
         f'<div class="plot" id="plot-{index}"></div></figure>'
     )
 
 
-def _settings(items: Sequence[Method]) -> str:
-    """What differs between the methods as a table, what they share below it."""
-    flat = [flatten(item.records[0].config) for item in items]
-    seeds = [", ".join(str(record.seed) for record in item.records) for item in items]
-    flat = [
-        {**settings, **({"seed": s} if "seed" in settings else {})} for settings, s in zip(flat, seeds, strict=True)
-    ]
-    keys = [key for key in dict.fromkeys(key for settings in flat for key in settings) if key not in ("label", "name")]
-    differ = [key for key in keys if len({settings.get(key) for settings in flat}) > 1]
-    same = [key for key in keys if key not in differ]
-    html = ""
-    if differ:
-        head = "".join(f"<th scope=col>{escape(item.label)}</th>" for item in items)
-        rows = "".join(
-            f"<tr><th scope=row>{escape(key)}</th>{''.join(_setting(settings.get(key)) for settings in flat)}</tr>"
-            for key in differ
-        )
-        html += (
-            '<div class="scroll" tabindex="0" role="group" aria-label="Settings that differ, may scroll sideways">'
-            f"<table class=settings><thead><tr><th scope=col>what differs</th>{head}</tr></thead>"
-            f"<tbody>{rows}</tbody></table></div>"
-        )
-    if same:
-        lines = "\n".join(escape(f"{key} = {flat[0][key]}") for key in same)
-        summary = f"<summary>The same in all: {_count(len(same), 'setting')}</summary>"
-        html += f"<details{'' if differ else ' open'}>{summary}<pre>{lines}</pre></details>"
-    return html or "<p>The run folders hold no settings.</p>"
-
-
-def _setting(value: str | None) -> str:
-    return "<td class=none>–</td>" if value is None else f"<td>{escape(value)}</td>"
-
-
-def _again(record: RunRecord, item: Method) -> str:
-    command = f"fedcef run {shlex.quote(one_line(record.folder.resolve().name) + '/config.toml')}"
-    seed = f" <span class=seeds>seed {record.seed}</span>" if len(item.records) > 1 else ""
-    config = f"<pre>{escape(record.config_text)}</pre>" if record.config_text else ""
-    summary = f"<summary>{escape(item.label)}{seed}</summary>"
-    return f"<details>{summary}<pre class=command>{escape(command)}</pre>{config}</details>"
-
-
-def _data(items: Sequence[Method], keys: Sequence[str]) -> dict[str, Any]:
-    shown = []
-    for i, item in enumerate(items):
-        style = look(i)
-        curves = {key: _curve(curve, METRICS[key][2]) for key in keys if (curve := item.curve(key))}
-        dash = ",".join(f"{LINE_WIDTH * part:g}px" for part in style.dash) or "solid"
-        # plotly reads names as a subset of HTML, so they are escaped here as everywhere
-        shown.append(
+def _data(groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool]) -> dict[str, Any]:
+    return {
+        "methods": [_method(place, name, groups) for place, name in enumerate(names)],
+        "axes": [
             {
-                "name": escape(item.name),
-                "color": style.color,
-                "dark": style.dark,
-                "dash": dash,
-                "symbol": style.symbol,
-                "diverged": item.diverged > 0,
-                "curves": curves,
+                "key": key,
+                "title": AXES[key][0],
+                "bytes": key.endswith("bytes"),
+                "unit": "s" if key == "wall_s" else "",
+                "log": log,
             }
-        )
-    axes = [
-        {
-            "key": key,
-            "title": AXES[key][0],
-            "bytes": key.endswith("bytes"),
-            "unit": "s" if key == "wall_s" else "",
-            "log": key.endswith("bytes") and log_x(items, key),
-        }
-        for key in X_AXES
-    ]
-    panels = [
-        {
-            "key": key,
-            "title": metric_title(key),
-            "unit": METRICS[key][1],
-            "log": log_y(items, key),
-            "span": [METRICS[key][2] * value for value in span(items, key) or (0.0, 1.0)],
-            "fixed": any(item.diverged for item in items),  # else the page fits the axis to the curves shown
-        }
-        for key in keys
-    ]
-    return {"methods": shown, "axes": axes, "panels": panels}
+            for key, log in axes.items()
+        ],
+        "panels": [
+            {
+                "key": group.key(metric),
+                "group": g,  # panels of a group share the reach of their x axis
+                "title": group.title(metric),
+                "unit": METRICS[metric][1],
+                "log": log_y(group.items, metric),
+                "span": [METRICS[metric][2] * value for value in span(group.items, metric) or (0.0, 1.0)],
+                # else the page fits the axis to the curves shown
+                "fixed": any(item.diverged for item in group.items),
+            }
+            for g, group in enumerate(groups)
+            for metric in group.metrics
+        ],
+    }
+
+
+def _method(place: int, name: str, groups: Sequence[Group]) -> dict[str, Any]:
+    style = look(place)
+    curves = {
+        group.key(metric): {**_curve(curve, METRICS[metric][2]), "diverged": item.diverged > 0}
+        for group in groups
+        for item, where in zip(group.items, group.places, strict=True)
+        for metric in group.metrics
+        if where == place and (curve := item.curve(metric))
+    }
+    return {
+        "name": escape(name),  # plotly reads names as a subset of HTML, so they are escaped here as everywhere
+        "color": style.color,
+        "dark": style.dark,
+        "dash": ",".join(f"{LINE_WIDTH * part:g}px" for part in style.dash) or "solid",
+        "symbol": style.symbol,
+        "curves": curves,
+    }
 
 
 def _curve(curve: Curve, factor: float) -> dict[str, list[float | None]]:

@@ -44,6 +44,7 @@ AXES = {  # key -> (name on an axis, name on a switch)
     "round": ("Round", "Rounds"),
     "wall_s": ("Wall time", "Wall time"),
 }
+DATASETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}  # names in print
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -66,6 +67,10 @@ def look(index: int) -> Look:
 def metric_title(metric: str) -> str:
     name, unit, _ = METRICS[metric]
     return f"{name} ({unit})" if unit else name
+
+
+def dataset_title(name: str) -> str:
+    return DATASETS.get(name, name)
 
 
 def byte_unit(typical: float) -> tuple[float, str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcef.errors import RunError
-from fedcef.report.figure import METADATA, STYLE, log_ticks
+from fedcef.report.figure import drawing, log_ticks
 from fedcef.report.records import RunRecord
-from fedcef.report.style import extra, look
+from fedcef.report.style import look
 
 
 def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
@@ -16,9 +16,8 @@ def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
     points = sorted(_point(r) for r in records if r.status == "finished" and r.summary.get("accuracy") is not None)
     if not points:
         raise RunError("There is no finished run with an accuracy to draw against its density.")
-    matplotlib, canvas = extra("matplotlib"), extra("matplotlib.figure")
-    with matplotlib.rc_context(STYLE):
-        fig = canvas.Figure(figsize=(4.4, 3.2), layout="constrained")
+    with drawing(path) as fig:
+        fig.set_size_inches(4.4, 3.2)
         ax = fig.subplots()
         for index, (name, group) in enumerate(groupby(points, key=lambda point: point[0])):
             _line(ax, name, list(group), index)
@@ -30,7 +29,6 @@ def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
         ax.grid(color="#e5e5e5", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False)
-        fig.savefig(path, dpi=300, metadata=METADATA[path.suffix.lower()])
 
 
 def _point(record: RunRecord) -> tuple[str, float, float, float]:

@@ -18,9 +18,11 @@ from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS, Identity
 from fedcef.errors import ConfigError
 from fedcef.options import check, check_prox_steps, choose, completed, explain, make, unknown_key
+from fedcef.precision import Precision, state_dtype
 from fedcef.problems.catalog import DATA
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
+from fedcef.schedules import SCHEDULES
 
 Section = dict[str, Any]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -73,9 +75,16 @@ class Config(BaseModel):
     """Largest norm of a client's minibatch gradient; 0 = off."""
     weighting: Weighting = "uniform"
     """How clients count in the mean: alike, as in the paper, or by their number of samples."""
-    oracle: Literal["auto", "loop", "stacked"] = "auto"
-    precision: Literal["float32", "float64"] = "float32"
+    local_schedule: Annotated[Section, _named("constant")] = {"name": "constant"}
+    """A factor on local_lr that changes from round to round."""
+    server_schedule: Annotated[Section, _named("constant")] = {"name": "constant"}
+    oracle: Literal["auto", "loop", "stacked", "batched"] = "auto"
+    precision: Precision = "float32"
+    """The arithmetic of gradients; everything else is float32, or float64 for the precision of that name."""
     device: str = "cpu"
+    """cpu, cuda, or auto: cuda where there is one."""
+    cuda_graphs: bool = True
+    """Whether a GPU replays a recording of the round, where the round can be recorded."""
     snapshot_every: NotNegative = 10
     """Rounds between snapshots to resume from; 0 = none."""
     algorithm: Annotated[Section, _named("fedcef")] = {"name": "fedcef"}
@@ -89,7 +98,7 @@ class Config(BaseModel):
     def build_problem(self) -> Problem:
         problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
         problem = replace(problem, regularizer=self._regularizer(problem))
-        return problem.to(_device(self.device), getattr(torch, self.precision))
+        return problem.to(_device(self.device), state_dtype(self.precision))
 
     def _regularizer(self, problem: Problem) -> Regularizer:
         options = dict(self.regularizer)
@@ -132,7 +141,14 @@ class Config(BaseModel):
         table = self.model_dump(by_alias=True, exclude=set() if self.compare else {"compare"})
         common = [f.name for f in fields(Algorithm)]
         table["algorithm"] = completed(ALGORITHMS, self.algorithm, without=common)
-        for section, registry in (("compressor", COMPRESSORS), ("regularizer", REGULARIZERS), ("data", DATA)):
+        registries: dict[str, Mapping[str, type[Any]]] = {
+            "compressor": COMPRESSORS,
+            "regularizer": REGULARIZERS,
+            "data": DATA,
+            "local_schedule": SCHEDULES,
+            "server_schedule": SCHEDULES,
+        }
+        for section, registry in registries.items():
             table[section] = completed(registry, table[section])
         return tomli_w.dumps(table)
 
@@ -144,7 +160,7 @@ def load_config(name_or_path: str, changes: Iterable[str] = ()) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name_or_path} is not valid TOML: {error}.") from None
     table.setdefault("name", Path(name_or_path).stem)
-    return _validated(_changed(table, dict(_parse_change(change) for change in changes)))
+    return _validated(_changed(table, dict(parse_change(change) for change in changes)))
 
 
 def experiments() -> dict[str, str]:
@@ -159,12 +175,14 @@ def _listed(value: Any) -> Any:
 
 
 def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device is {name!r}; it must be cpu or cuda.")
+        raise ConfigError(f"device is {name!r}; it must be cpu, cuda or auto.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but torch sees no CUDA device here; use device = 'cpu'.")
     return device
@@ -183,7 +201,7 @@ def _find(name_or_path: str) -> str:
     return (resources.files("fedcef") / "experiments" / f"{name_or_path}.toml").read_text("utf-8")
 
 
-def _parse_change(change: str) -> tuple[str, Any]:
+def parse_change(change: str) -> tuple[str, Any]:
     """`key=value`, the value read as TOML and otherwise as plain text."""
     key, equals, text = change.partition("=")
     if not equals or not key.strip():

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -94,15 +93,10 @@ class RunFolder:
             raise RunError(f"The round log {self.log} is damaged: {error}") from None
         return {frame.round: frame for frame in frames}
 
-    def save_snapshot(self, simulation: Simulation) -> None:
-        """Everything that the next round needs; the log before it is no longer needed."""
-        tensors = {
-            f"{part}/{name}": vector.cpu().contiguous()
-            for part, state in _parts(simulation).items()
-            for name, vector in state.items()
-        }
-        note = {"round": str(simulation.round)}
-        write_atomically(self.snapshot, lambda part: save_file(tensors, part, note))
+    def save_snapshot(self, round_: int, tensors: Mapping[str, Tensor]) -> None:
+        """Everything that the next round needs, named as by `snapshot_tensors`; the log before it is done with."""
+        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        write_atomically(self.snapshot, lambda part: save_file(whole, part, {"round": str(round_)}))
         write_atomically(self.log, lambda part: part.write_bytes(b""))
 
     def restore(self, simulation: Simulation) -> None:
@@ -146,24 +140,17 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     part.replace(path)
 
 
-def _parts(simulation: Simulation) -> dict[str, dict[str, Tensor]]:
-    return {
-        "replica": simulation.replica,
-        "server": simulation.server,
-        "clients": simulation.clients,
-        "ledger": simulation.ledger.state(),
-    }
+def snapshot_tensors(simulation: Simulation) -> dict[str, Tensor]:
+    """What a snapshot holds, under the names that it has there."""
+    return {f"{part}/{name}": tensor for part, state in simulation.state().items() for name, tensor in state.items()}
 
 
 def _put_back(simulation: Simulation, round_: int, tensors: dict[str, Tensor], path: Path) -> None:
-    device = simulation.problem.z0.device
-    for part, state in _parts(simulation).items():
+    saved: dict[str, dict[str, Tensor]] = {}
+    for part, state in simulation.state().items():
         for name, vector in state.items():
-            saved = tensors.get(f"{part}/{name}")
-            if saved is None or saved.shape != vector.shape or saved.dtype != vector.dtype:
+            tensor = tensors.get(f"{part}/{name}")
+            if tensor is None or tensor.shape != vector.shape or tensor.dtype != vector.dtype:
                 raise RunError(f"The snapshot {path} does not fit the run's config.toml: {part}/{name} differs.")
-            state[name] = saved.to(device)
-        if part == "ledger":
-            simulation.ledger.restore(state)
-    simulation.round = round_
-    simulation.finite = torch.ones((), dtype=torch.bool, device=device)
+        saved[part] = {name: tensors[f"{part}/{name}"] for name in state}
+    simulation.restore(round_, saved)

@@ -1,28 +1,51 @@
-"""A run from its settings to its summary."""
+"""A run from its settings to its summary.
+
+Rounds are started and written down apart.  On a GPU the host runs ahead by a few rounds: it starts a round, its
+evaluation and the copies of what is to be kept, and writes a round down when its numbers have arrived, so that the
+device never waits for a file.  On a CPU every round is written down before the next.
+"""
 
 from __future__ import annotations
 
 import platform
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
+from torch import Tensor
 
 import fedcef
 from fedcef.errors import DivergedError
+from fedcef.options import make
 from fedcef.problems.problem import Problem
 from fedcef.runs.config import Config
-from fedcef.runs.folder import Record, RunFolder, down_frame
+from fedcef.runs.folder import Record, RunFolder, down_frame, snapshot_tensors
+from fedcef.schedules import SCHEDULES
+from fedcef.simulation.arrival import Arrival
 from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.optimum import solve
-from fedcef.wire import Frame
+from fedcef.wire import Frame, Payload
 
 Watcher = Callable[[Record], None]
 """Called with the record of every round, as it is written."""
+
+_AHEAD = 4  # rounds that a GPU may be ahead of the files
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A round that the device works on: what will be written down of it."""
+
+    round: int
+    numbers: Arrival[Tensor]  # bytes so far, whether all is finite, and the measures if it is evaluated
+    down: Arrival[Payload] | None  # its down-message
+    snapshot: Arrival[Tensor] | None
 
 
 def run(config: Config, folder: RunFolder, *, resume: bool = False, watch: Watcher = lambda record: None) -> Record:
@@ -44,79 +67,112 @@ class _Run:
             clients_per_round=config.clients_per_round or None,
             weighting=config.weighting,
             oracle=config.oracle,
+            precision=config.precision,
+            local_schedule=make("local_schedule", SCHEDULES, config.local_schedule).for_rounds(config.rounds),
+            server_schedule=make("server_schedule", SCHEDULES, config.server_schedule).for_rounds(config.rounds),
+            cuda_graphs=config.cuda_graphs,
         )
         self.optimum = _optimum(config, self.problem) if config.eval.optimum else None
         # a gap is a difference of nearly equal numbers: it is taken in float64
         exact = torch.float64 if config.eval.optimum else self.problem.z0.dtype
         self.measured = self.problem.to(self.problem.z0.device, exact)
-        self.wall_s = 0.0
+        self.evaluators: dict[int, Evaluator] = {}
+        self.started: deque[_Started] = deque()
+        self.wall_s, self.clock = 0.0, time.perf_counter()
+        self.last: Record = {}  # the last round that was written down
         self.measures: dict[str, float] = {}
+        self.diverged_in = 0
         self.expected: dict[int, Frame] = {}
 
     def to_the_end(self, resume: bool) -> Record:
+        simulation, config = self.simulation, self.config
         if not resume:
-            self.folder.create(self.config.to_toml())
+            self.folder.create(config.to_toml())
         else:
             self.expected = self.folder.logged_frames()
-            self.folder.restore(self.simulation)
+            self.folder.restore(simulation)
             records = self.folder.records()
-            self.wall_s = records[-1]["wall_s"] if records else 0.0
+            self.last = records[-1] if records else {}
+            self.wall_s = self.last.get("wall_s", 0.0)
+        self.clock = time.perf_counter() - self.wall_s
+        ahead = _AHEAD if self.problem.z0.is_cuda else 0
         try:
-            if self.simulation.round == 0:
-                self._record(time.perf_counter())
-            while self.simulation.round < self.config.rounds:
-                self._round()
+            if simulation.round == 0:
+                self._start(down=None)
+            while simulation.round < config.rounds:
+                self._write_down(leave=ahead)
+                down = simulation.step()
+                self._start(Arrival(down) if config.snapshot_every else None)
+            self._write_down()
         except DivergedError as error:
             self.folder.save_summary(self._summary("diverged"))
             raise error
         if not self.measures:  # a run that was whole but for its summary
-            self.measures = self._evaluate(all_samples=True)
-        self.folder.save_model(self.simulation)
+            self.measures = self._as_numbers(Arrival(self._evaluate(all_samples=True)).get())
+        self.folder.save_model(simulation)
         summary = self._summary("finished")
         self.folder.save_summary(summary)
         return summary
 
-    def _round(self) -> None:
-        began = time.perf_counter()
+    def _start(self, down: Arrival[Payload] | None) -> None:
+        """Ask the device for what will be written down of the round that it was just given."""
         simulation, config = self.simulation, self.config
-        down = simulation.step()
-        simulation.check_finite()
-        if config.snapshot_every:
-            self._log(down_frame(down, simulation.round - 1))
-        self._record(began)
-        last = simulation.round == config.rounds
-        if config.snapshot_every and (last or simulation.round % config.snapshot_every == 0):
-            self.folder.save_snapshot(simulation)
-
-    def _record(self, began: float) -> None:
-        """Write down a round, evaluated if it is due."""
-        round_, config = self.simulation.round, self.config
-        last = round_ == config.rounds
-        record: Record = {"round": round_, **self.simulation.ledger.totals()}
+        round_, last = simulation.round, simulation.round == config.rounds
+        numbers = simulation.progress()
         if last or round_ % config.eval.every == 0:
-            self.measures = self._evaluate(all_samples=last)
-            record |= self.measures
-        self.wall_s += time.perf_counter() - began
-        record["wall_s"] = round(self.wall_s, 3)
-        self.folder.add_record(record)
-        self.watch(record)
+            numbers |= self._evaluate(all_samples=last)
+        due = config.snapshot_every and round_ and (last or round_ % config.snapshot_every == 0)
+        snapshot = Arrival(snapshot_tensors(simulation)) if due else None
+        self.started.append(_Started(round_, Arrival(numbers), down, snapshot))
 
-    def _evaluate(self, all_samples: bool) -> dict[str, float]:
+    def _write_down(self, leave: int = 0) -> None:
+        """Write down the rounds that the device has finished, waiting until no more than `leave` are left."""
+        while self.started and (len(self.started) > leave or self.started[0].numbers.is_here()):
+            started = self.started.popleft()
+            numbers = started.numbers.get()
+            if not bool(numbers.pop("finite")):
+                self.diverged_in = started.round
+                raise self.simulation.diverged(started.round)
+            if started.down is not None:
+                self._log(down_frame(started.down.get(), started.round - 1), started.round - 1)
+            self._record(started.round, numbers)
+            if started.snapshot is not None:
+                self.folder.save_snapshot(started.round, started.snapshot.get())
+
+    def _record(self, round_: int, numbers: dict[str, Tensor]) -> None:
+        sent = {name: int(numbers.pop(name)) for name in tuple(numbers) if name.endswith("_bytes")}
+        if numbers:
+            self.measures = self._as_numbers(numbers)
+        self.wall_s = time.perf_counter() - self.clock
+        self.last = {"round": round_, **sent, **(self.measures if numbers else {}), "wall_s": round(self.wall_s, 3)}
+        self.folder.add_record(self.last)
+        self.watch(self.last)
+
+    def _evaluate(self, all_samples: bool) -> dict[str, Tensor]:
+        """All measures of the current point, on the device."""
         samples = 0 if all_samples else self.config.eval.train_samples
-        evaluator = Evaluator(self.measured, self.algorithm.step, samples, self.config.weighting)
-        diagnostics = self.algorithm.diagnostics(self.simulation.replica, self.simulation.clients)
         point = self.simulation.model().to(self.measured.z0.dtype)
-        measures = evaluator(point) | {name: float(value) for name, value in diagnostics.items()}
-        if self.optimum is not None:
-            measures["gap"] = measures["objective"] - self.optimum
-        return measures
+        return self._evaluator(samples).measure(point) | self.algorithm.diagnostics(
+            self.simulation.replica, self.simulation.clients
+        )
 
-    def _log(self, frame: bytes) -> None:
+    def _evaluator(self, samples: int) -> Evaluator:
+        if samples not in self.evaluators:
+            config = self.config
+            step = self.algorithm.step
+            self.evaluators[samples] = Evaluator(self.measured, step, samples, config.weighting, config.precision)
+        return self.evaluators[samples]
+
+    def _as_numbers(self, measures: dict[str, Tensor]) -> dict[str, float]:
+        numbers = {name: float(value) for name, value in measures.items()}
+        return numbers if self.optimum is None else {**numbers, "gap": numbers["objective"] - self.optimum}
+
+    def _log(self, frame: bytes, round_: int) -> None:
         """Append to the round log.  A resumed run must repeat what was logged before it was cut off."""
         self.folder.add_frame(frame)
-        before = self.expected.pop(self.simulation.round - 1, None)
-        if before is not None and down_frame(before.message, before.round) != frame:
-            self.watch({"note": f"Round {before.round} is not what was logged before the interruption; "
+        before = self.expected.pop(round_, None)
+        if before is not None and down_frame(before.message, round_) != frame:
+            self.watch({"note": f"Round {round_} is not what was logged before the interruption; "
                                 "was the run moved to another machine or version?"})  # fmt: skip
 
     def _summary(self, status: str) -> Record:
@@ -130,14 +186,14 @@ class _Run:
             "model": config.model.get("name", ""),
             "parameters": self.problem.dim,
             "seed": config.seed,
-            "rounds": self.simulation.round,
+            "rounds": self.last.get("round", 0) if status == "finished" else self.diverged_in,
             "accuracy": measures.pop("accuracy", None),
             "train_loss": measures.pop("train_loss", None),
             "objective": measures.pop("objective", None),
             "stationarity": measures.pop("stationarity", None),
             "density": measures.pop("density", None),
             **measures,
-            **self.simulation.ledger.totals(),
+            **{name: self.last.get(name, 0) for name in self.simulation.ledger.on_device()},
             "wall_s": round(self.wall_s, 3),
             "versions": versions(),
         }

@@ -11,9 +11,12 @@ from torch import Tensor
 from fedcef import rng
 from fedcef.algorithm import Algorithm, Message, State
 from fedcef.errors import ConfigError, DivergedError
+from fedcef.precision import Precision, matrix_units
 from fedcef.problems.oracles import Batches, make_oracle
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.rng import round_key
+from fedcef.schedules import Constant, Schedule, in_round
+from fedcef.simulation.capture import CapturedRound
 from fedcef.simulation.ledger import Ledger
 from fedcef.threads import is_small, single_thread
 from fedcef.wire import Payload
@@ -24,6 +27,9 @@ class Simulation:
 
     Client states are tables (N, p).  `step()` does one round.  Everything random is a function of
     (seed, round, client), so `round` and the states are all that is needed to go on.
+
+    On a GPU the first round is run as it is written and the second is recorded as a CUDA graph, which is all that later
+    rounds replay.  From then on the states stay in the same memory: a round overwrites those of the round before.
     """
 
     def __init__(
@@ -36,11 +42,17 @@ class Simulation:
         clip_norm: float | None = None,
         clients_per_round: int | None = None,
         weighting: Weighting = "uniform",
-        oracle: Literal["auto", "loop", "stacked"] = "auto",
+        oracle: Literal["auto", "loop", "stacked", "batched"] = "auto",
+        precision: Precision = "float32",
+        local_schedule: Schedule = Constant(),
+        server_schedule: Schedule = Constant(),
+        cuda_graphs: bool = True,
     ) -> None:
         self.problem, self.algorithm, self.seed = problem, algorithm, seed
         self.cohort_size = _cohort_size(algorithm, problem.num_clients, clients_per_round)
-        self._oracle = make_oracle(problem, oracle, Batches(batch_size), clip_norm)
+        self.precision: Precision = precision
+        self.local_schedule, self.server_schedule = local_schedule, server_schedule
+        self._oracle = make_oracle(problem, oracle, Batches(batch_size), clip_norm, precision)
         if weighting == "samples" and self.cohort_size < problem.num_clients and algorithm.client_init(problem.z0):
             raise ConfigError(
                 f"{type(algorithm).__name__} keeps the server's sums in step with its clients' states only if "
@@ -57,26 +69,39 @@ class Simulation:
         }
         self.ledger = Ledger(problem.num_clients, device)
         self.finite = torch.ones((), dtype=torch.bool, device=device)
+        self._captures = cuda_graphs and z0.is_cuda and self._oracle.captures and problem.regularizer.captures
+        self._warm = False
+        self._captured: CapturedRound | None = None
 
-    def cohort(self, round_: int) -> Tensor:
+    def cohort(self, round_: int | Tensor) -> Tensor:
         """The clients that take part in a round, in ascending order."""
-        device = self.problem.z0.device
         n = self.problem.num_clients
+        everyone = torch.arange(n, device=self.problem.z0.device)
         if self.cohort_size == n:
-            return torch.arange(n, device=device)
-        everyone = torch.arange(n)
+            return everyone
         key = rng.fold(round_key(self.seed, round_, everyone).shared, rng.COHORT)
-        return rng.subset(key, n, self.cohort_size).to(device)
+        return rng.subset(key, n, self.cohort_size)
 
     def step(self) -> Message:
         """One round; returns its down-message."""
         small = is_small(self.problem.num_clients * self.problem.dim)
-        with torch.no_grad(), single_thread(when=small):
-            return self._step()
+        with torch.no_grad(), matrix_units(self.precision), single_thread(when=small):
+            if self._captures and self._warm:
+                if self._captured is None:
+                    self._captured = CapturedRound(self)
+                down = self._captured.replay()
+            else:
+                round_ = torch.full((), self.round, dtype=torch.int64, device=self.problem.z0.device)
+                down = self.play(round_)
+                self._warm = True
+        self.round += 1
+        return down
 
-    def _step(self) -> Message:
-        algorithm, clients = self.algorithm, self.cohort(self.round)
-        key = round_key(self.seed, self.round, clients)
+    def play(self, round_: Tensor) -> Message:
+        """Do the round of this number, a tensor on the device: tensor operations only, nothing is read back."""
+        algorithm = in_round(self.algorithm, self.local_schedule, self.server_schedule, round_)
+        clients = self.cohort(round_)
+        key = round_key(self.seed, round_, clients)
         everyone = len(clients) == self.problem.num_clients
         mine = self.clients if everyone else {name: table[clients] for name, table in self.clients.items()}
 
@@ -91,10 +116,35 @@ class Simulation:
             proposed if everyone else {n: self.clients[n].index_copy(0, clients, proposed[n]) for n in proposed}
         )
 
-        self.ledger.add_round(up, down, self.replica, self.cohort(self.round + 1))
-        self.round += 1
+        self.ledger.add_round(up, down, self.replica, self.cohort(round_ + 1))
         self.finite = self.finite & _all_finite(self.replica) & _all_finite(self.clients)
         return down
+
+    def state(self) -> dict[str, State]:
+        """Everything that the next round needs, by who holds it."""
+        return {
+            "replica": self.replica,
+            "server": self.server,
+            "clients": self.clients,
+            "ledger": self.ledger.state(),
+        }
+
+    def restore(self, round_: int, state: Mapping[str, State]) -> None:
+        """Go on after `round_` rounds from a state as `state()` gave it, on any device."""
+        device = self.problem.z0.device
+
+        def here(part: str) -> State:
+            return {name: vector.to(device) for name, vector in state[part].items()}
+
+        self.round = round_
+        self.replica, self.server, self.clients = here("replica"), here("server"), here("clients")
+        self.ledger.restore(here("ledger"))
+        self.finite = torch.ones((), dtype=torch.bool, device=device)
+        self._warm, self._captured = False, None
+
+    def progress(self) -> dict[str, Tensor]:
+        """The bytes so far and whether all numbers are finite, on the device."""
+        return {**self.ledger.on_device(), "finite": self.finite}
 
     def model(self) -> Tensor:
         """The current point, (p,)."""
@@ -103,13 +153,17 @@ class Simulation:
     def check_finite(self) -> None:
         """Stop a run whose numbers have overflowed."""
         if not bool(self.finite):
-            a = self.algorithm
-            raise DivergedError(
-                f"{type(a).__name__} diverged: round {self.round} left values that are not finite numbers.  "
-                f"Try a smaller local_lr (now {a.local_lr:g}), gradient clipping (clip_norm, now "
-                f"{self._oracle.clip_norm or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
-                f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
-            )
+            raise self.diverged(self.round)
+
+    def diverged(self, round_: int) -> DivergedError:
+        """What to say of a run whose numbers overflowed in a round, and what to try."""
+        a = self.algorithm
+        return DivergedError(
+            f"{type(a).__name__} diverged: round {round_} left values that are not finite numbers.  "
+            f"Try a smaller local_lr (now {a.local_lr:g}), gradient clipping (clip_norm, now "
+            f"{self._oracle.clip_norm or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
+            f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
+        )
 
 
 def mean_of(payload: Payload, weights: Tensor | None) -> Tensor:

@@ -8,6 +8,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
+from fedcef.precision import Precision, matrix_units
 from fedcef.problems.problem import Problem, Samples, Weighting
 from fedcef.threads import is_small, single_thread
 
@@ -22,33 +23,48 @@ class Evaluator:
     clients: alike, or by their number of samples.
     """
 
-    def __init__(self, problem: Problem, step: float, train_samples: int = 0, weighting: Weighting = "uniform") -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        step: float,
+        train_samples: int = 0,
+        weighting: Weighting = "uniform",
+        precision: Precision = "float32",
+    ) -> None:
         self.problem = problem
         self.step = step
+        self._precision: Precision = precision
         self._model = deepcopy(problem.model).eval()
         total = int(problem.sizes.sum())
         share = 1.0 if train_samples <= 0 else min(1.0, train_samples / total)
         sizes = problem.sizes.tolist()
         self._weights = [1 / len(sizes) if weighting == "uniform" else size / total for size in sizes]
-        self._counts = [max(1, round(share * size)) for size in problem.sizes.tolist()]
+        starts = problem.starts.tolist()
+        counts = [max(1, round(share * size)) for size in sizes]
+        self._rows = [slice(start, start + count) for start, count in zip(starts, counts, strict=True)]
 
     def __call__(self, x: Tensor) -> dict[str, float]:
         """All measures at the point x, (p,)."""
-        with single_thread(when=is_small(self.problem.num_clients * self.problem.dim)):
+        return {name: float(value) for name, value in self.measure(x).items()}
+
+    def measure(self, x: Tensor) -> dict[str, Tensor]:
+        """All measures at the point x, (p,), as numbers on the device that nothing has waited for."""
+        small = is_small(self.problem.num_clients * self.problem.dim)
+        with matrix_units(self._precision), single_thread(when=small):
             return self._measure(x)
 
-    def _measure(self, x: Tensor) -> dict[str, float]:
+    def _measure(self, x: Tensor) -> dict[str, Tensor]:
         problem = self.problem
         loss, gradient = self.loss_and_gradient(x)
         measures = {}
         if problem.test is not None and problem.classifies:
             measures["accuracy"] = self._accuracy(x, problem.test)
         moved = problem.regularizer.prox(x - self.step * gradient, self.step)
-        measures["train_loss"] = float(loss)
-        measures["objective"] = float(loss + problem.regularizer.value(x))
-        measures["stationarity"] = float(((x - moved) / self.step).square().sum())
-        measures["density"] = float((x != 0).double().mean())
-        measures["density_1e-4"] = float((x.abs() > 1e-4).double().mean())
+        measures["train_loss"] = loss
+        measures["objective"] = loss + problem.regularizer.value(x)
+        measures["stationarity"] = ((x - moved) / self.step).square().sum()
+        measures["density"] = (x != 0).double().mean()
+        measures["density_1e-4"] = (x.abs() > 1e-4).double().mean()
         if problem.truth is not None:
             measures |= distance_to_truth(x, problem.truth, problem.layout.shapes)
         return measures
@@ -74,38 +90,39 @@ class Evaluator:
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         """All samples that are looked at, in pieces, each with its weight in f."""
-        for client, count in enumerate(self._counts):
-            samples = self.problem.client_samples(client, count)
+        train = self.problem.train
+        for weight, rows in zip(self._weights, self._rows, strict=True):
+            samples = Samples(train.inputs[rows], train.targets[rows])
             for inputs, targets in _chunks(samples):
-                yield inputs, targets, self._weights[client] * len(inputs) / len(samples)
+                yield inputs, targets, weight * len(inputs) / len(samples)
 
     @torch.no_grad()
-    def _accuracy(self, x: Tensor, samples: Samples) -> float:
-        right = 0
+    def _accuracy(self, x: Tensor, samples: Samples) -> Tensor:
+        right = torch.zeros((), dtype=torch.int64, device=x.device)
         for inputs, targets in _chunks(samples):
             outputs = self.problem.outputs(self._model, x, inputs)
             one_logit = outputs.numel() == len(inputs)  # two classes told apart by the sign of one number
             predicted = (outputs.flatten() > 0).to(targets.dtype) if one_logit else outputs.argmax(-1)
-            right += int((predicted == targets.reshape(predicted.shape)).sum())
-        return right / len(samples)
+            right += (predicted == targets.reshape(predicted.shape)).sum()
+        return right.double() / len(samples)
 
 
-def distance_to_truth(x: Tensor, truth: Tensor, shapes: tuple[tuple[int, ...], ...]) -> dict[str, float]:
+def distance_to_truth(x: Tensor, truth: Tensor, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Tensor]:
     """How far x is from the parameters that made the data; a single matrix is measured as one."""
-    measures = {"l2_error": float((x - truth).norm())}
+    measures = {"l2_error": (x - truth).norm()}
     if len(shapes) == 1 and len(shapes[0]) == 2:
         spectrum = torch.linalg.svdvals(x.reshape(shapes[0]))
-        measures["rank"] = float((spectrum > 1e-4).sum())
-        measures["operator_error"] = float(torch.linalg.matrix_norm((x - truth).reshape(shapes[0]), ord=2))
+        measures["rank"] = (spectrum > 1e-4).sum()
+        measures["operator_error"] = torch.linalg.matrix_norm((x - truth).reshape(shapes[0]), ord=2)
     else:
         measures["f1"] = support_f1(x, truth)
     return measures
 
 
-def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> float:
+def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> Tensor:
     """How well the entries above the threshold find the true support: 2·hits / (found + true)."""
     found, true = x.abs() > threshold, truth != 0
-    return float(2 * (found & true).sum() / (found.sum() + true.sum()))
+    return 2 * (found & true).sum() / (found.sum() + true.sum())
 
 
 def _chunks(samples: Samples) -> zip[tuple[Tensor, Tensor]]:

@@ -13,6 +13,7 @@ from fedcef.errors import ConfigError
 from fedcef.options import check_prox_steps, validate
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Zero
+from fedcef.schedules import Schedule
 from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
 
@@ -39,9 +40,11 @@ def simulate(
     _check(problem, algorithm, rounds, eval_every)
     h_name, name = type(problem.regularizer).__name__, type(algorithm).__name__
     check_prox_steps(h_name, problem.regularizer, name, algorithm, rounds)
+    schedules = {name: s.for_rounds(rounds) for name, s in options.items() if isinstance(s, Schedule)}
     algorithm = replace(algorithm, regularizer=problem.regularizer, compressor=algorithm.compressor.fit(problem.layout))
-    simulation = Simulation(problem, algorithm, **options)
-    evaluate = Evaluator(problem, algorithm.step, weighting=options.get("weighting", "uniform"))
+    simulation = Simulation(problem, algorithm, **options | schedules)
+    how = {name: options[name] for name in ("weighting", "precision") if name in options}
+    evaluate = Evaluator(problem, algorithm.step, **how)
     records = []
     while True:
         if simulation.round % eval_every == 0 or simulation.round == rounds:

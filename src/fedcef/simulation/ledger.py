@@ -53,11 +53,16 @@ class Ledger:
         self.paper.add(frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot), listeners)
 
     def totals(self) -> dict[str, int]:
+        """Bytes so far by count and direction."""
+        return {name: int(count) for name, count in self.on_device().items()}
+
+    def on_device(self) -> dict[str, Tensor]:
+        """The totals, not read back."""
         return {
-            "wire_up_bytes": int(self.wire.up),
-            "wire_down_bytes": int(self.wire.down),
-            "paper_up_bytes": int(self.paper.up),
-            "paper_down_bytes": int(self.paper.down),
+            "wire_up_bytes": self.wire.up,
+            "wire_down_bytes": self.wire.down,
+            "paper_up_bytes": self.paper.up,
+            "paper_down_bytes": self.paper.down,
         }
 
     def state(self) -> State:

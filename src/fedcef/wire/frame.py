@@ -95,7 +95,7 @@ def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
 def frame_nbytes(message: Mapping[str, Payload]) -> Tensor:
     """The exact size of each frame of a stack of messages, int64 (...); parts broadcast against each other."""
     sizes = [_NAME_LENGTH.size + len(name.encode()) + payload.nbytes() for name, payload in message.items()]
-    return sum(sizes, start=torch.tensor(0)) + _OVERHEAD
+    return sum(sizes, start=torch.tensor(_OVERHEAD))
 
 
 def frame_paper_nbytes(message: Mapping[str, Payload]) -> Tensor:

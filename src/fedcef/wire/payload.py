@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from dataclasses import fields, replace
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -52,6 +53,15 @@ class Payload(ABC):
     @abstractmethod
     def encode(self) -> bytes:
         """The bytes of a single payload; as many as `nbytes` says."""
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """The same payload with its tensors on another device."""
+        there = {
+            f.name: value.to(device, non_blocking=non_blocking)
+            for f in fields(self)  # type: ignore[arg-type]  # every payload is a dataclass
+            if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **there)  # type: ignore[type-var]
 
 
 class Head(NamedTuple):

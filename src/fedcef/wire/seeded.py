@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -34,10 +35,12 @@ class Seeded(Payload):
     values: Tensor  # (..., k), at the indices rng.subset(key, dim, k)
     key: Tensor  # () int64, shared by the stack
     dim: int
+    support: Tensor | Callable[[], Tensor] | None = (
+        None  # (k,) those indices, where it is known how to save drawing them
+    )
 
     def dense(self) -> Tensor:
-        values = decoded(self.values)
-        support = rng.subset(self.key, self.dim, values.shape[-1])
+        values, support = decoded(self.values), self._support()
         return values.new_zeros((*values.shape[:-1], self.dim)).scatter(-1, support.expand(values.shape), values)
 
     def nbytes(self) -> Tensor:
@@ -48,11 +51,11 @@ class Seeded(Payload):
         return for_each_vector(4 * self.values.shape[-1], self.values)
 
     def rows(self) -> list[Payload]:
-        return [Seeded(row, self.key, self.dim) for row in self.values.unbind()]
+        support = self._support()
+        return [Seeded(row, self.key, self.dim, support) for row in self.values.unbind()]
 
     def add_to(self, total: Tensor) -> None:
-        support = _support(int(self.key), self.dim, len(self.values)).to(total.device)
-        total.index_add_(0, support, decoded(self.values).to(total.dtype))
+        total.index_add_(0, self._support(), decoded(self.values).to(total.dtype))
 
     def encode(self) -> bytes:
         head = encode_head(SEEDED, self.values, self.dim)
@@ -64,10 +67,15 @@ class Seeded(Payload):
         count = read_count(reader, head.dim)
         values = read_values(reader, head.values, count)
         (key,) = reader.unpack(_KEY, "the key")
-        return cls(values, torch.tensor(key), head.dim)
+        return cls(values, torch.tensor(key), head.dim, partial(_drawn, key, head.dim, count))
+
+    def _support(self) -> Tensor:
+        if self.support is None:
+            return rng.subset(self.key, self.dim, self.values.shape[-1])
+        return self.support if isinstance(self.support, Tensor) else self.support()
 
 
 @lru_cache(maxsize=4)
-def _support(key: int, dim: int, count: int) -> Tensor:
-    """Remembered, because the messages of a round's clients, added up one by one, share it; it costs a sort."""
+def _drawn(key: int, dim: int, count: int) -> Tensor:
+    """Remembered, because drawing costs a sort and the messages of a round's clients, decoded one by one, share it."""
     return rng.subset(torch.tensor(key), dim, count)

@@ -1,0 +1,106 @@
+"""What surrounds the convolutions of all clients: pooling with its ReLU, its gradient, and the first layer's patches.
+
+Shapes as in `conv`: (N, B, H, W, C).  Each program has a stretch of one client's output.
+"""
+
+# Triton has no types
+# mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, no-untyped-def, no-untyped-call"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 2048
+
+
+def pool_relu(y: Tensor) -> tuple[Tensor, Tensor]:
+    """2×2 max-pool, then ReLU: (N, B, H/2, W/2, C), and as uint8 which of the four passed (4: cut by the ReLU).
+
+    Of equal values the first in row-major order passes; an odd last row or column is dropped, both as in torch.
+    """
+    clients, batch, height, width, channels = y.shape
+    a = y.new_empty(clients, batch, height // 2, width // 2, channels)
+    which = torch.empty_like(a, dtype=torch.uint8)
+    size = a[0].numel()
+    _pool[(triton.cdiv(size, BLOCK), clients)](y, a, which, size, batch, height, width, channels, BLOCK)
+    return a, which
+
+
+@triton.jit
+def _pool(y, a, which, size, B, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
+    client = tl.program_id(1).to(tl.int64)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < size
+    row, column, channel = i // (C * (W // 2)), i // C % (W // 2), i % C
+    top = row // (H // 2) * H + row % (H // 2) * 2  # counted over all images
+    corner = y + client * B * H * W * C + (top * W + column * 2) * C + channel
+    best = tl.load(corner, mask=inside)
+    at = tl.zeros((BLOCK,), tl.int32)
+    for k in tl.static_range(1, 4):
+        value = tl.load(corner + (k // 2 * W + k % 2) * C, mask=inside)
+        better = (value > best) | (value != value)  # NaN passes, as in torch
+        best = tl.where(better, value, best)
+        at = tl.where(better, k, at)
+    cut = best <= 0
+    tl.store(a + client * size + i, tl.where(cut, 0.0, best).to(a.dtype.element_ty), mask=inside)
+    tl.store(which + client * size + i, tl.where(cut, 4, at).to(tl.uint8), mask=inside)
+
+
+def pool_relu_backward(da: Tensor, which: Tensor, height: int, width: int) -> Tensor:
+    """The gradient (N, B, height, width, C) of pool_relu's input from da (N, B, H/2, W/2, C): da where it passed."""
+    clients, batch, _, _, channels = da.shape
+    dy = da.new_empty(clients, batch, height, width, channels)
+    size = dy[0].numel()
+    grid = (triton.cdiv(size, BLOCK), clients)
+    _pool_backward[grid](da, which, dy, size, batch, height, width, channels, BLOCK)
+    return dy
+
+
+@triton.jit
+def _pool_backward(da, which, dy, size, B, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
+    client = tl.program_id(1).to(tl.int64)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    image, h, w, channel = i // (C * W * H), i // (C * W) % H, i // C % W, i % C
+    kept = (i < size) & (h < H // 2 * 2) & (w < W // 2 * 2)
+    source = ((image * (H // 2) + h // 2) * (W // 2) + w // 2) * C + channel
+    source += client * B * (H // 2) * (W // 2) * C
+    at = tl.load(which + source, mask=kept, other=4)
+    value = tl.load(da + source, mask=kept, other=0.0)
+    passed = at == h % 2 * 2 + w % 2
+    tl.store(dy + client * size + i, tl.where(passed, value, 0.0).to(dy.dtype.element_ty), mask=i < size)
+
+
+def patches(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    """The 3×3 patches of inputs (N, B, C, H, W), of any strides: (N, B, H, W, 9·C, padded to a multiple of 16).
+
+    Zeros pad the border and the columns, which are tap by tap.  With them a first layer, whose few channels make a
+    bad matrix product, is a convolution of one tap.
+    """
+    clients, batch, channels, height, width = inputs.shape
+    columns = triton.cdiv(9 * channels, 16) * 16
+    out = inputs.new_empty(clients, batch, height, width, columns, dtype=dtype)
+    size = out[0].numel()
+    _patches[(triton.cdiv(size, BLOCK), clients)](
+        *(inputs, out, size, *inputs.stride(), channels, height, width, columns, BLOCK)
+    )
+    return out
+
+
+@triton.jit
+def _patches(
+    x, out, size, stride_n, stride_b, stride_c, stride_h, stride_w,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    client = tl.program_id(1).to(tl.int64)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    image, k = i // (K * W * H), i % K
+    tap, channel = k // C, k % C
+    h = i // (K * W) % H + tap // 3 - 1
+    w = i // K % W + tap % 3 - 1
+    inside = (i < size) & (tap < 9) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+    place = image * stride_b + channel * stride_c + h * stride_h + w * stride_w
+    value = tl.load(x + client * stride_n + place, mask=inside, other=0.0)
+    tl.store(out + client * size + i, value.to(out.dtype.element_ty), mask=i < size)

@@ -1,0 +1,196 @@
+"""Many runs: from lists of settings to one folder per run, and a table of what came out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import traceback
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from fedcef.errors import ConfigError, DivergedError, FedcefError, RunError
+from fedcef.runs.config import Config, Variant, load_config, parse_change
+from fedcef.runs.folder import RunFolder, write_atomically
+from fedcef.runs.run import Watcher, run
+
+Status = Literal["new", "interrupted", "finished", "diverged", "failed"]
+Swept = dict[str, list[Any]]
+BYTES = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes")
+MEASURES = ("accuracy", "train_loss", *BYTES, "wall_s")
+Watching = Callable[[Config], AbstractContextManager[Watcher]]
+NAME_LENGTH = 120  # of a folder; file systems allow 255 bytes
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep: its settings, its folder, and the values it has of the swept settings."""
+
+    config: Config
+    path: Path
+    swept: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What it is called while it runs: its label, and the seed where that is swept."""
+        return f"{self.config.label}, seed={self.swept['seed']}" if "seed" in self.swept else self.config.label
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended; `sentence` says why it diverged or failed."""
+
+    planned: Planned
+    status: Status
+    sentence: str = ""
+    exit_code: int = 0
+
+
+# From settings to runs
+
+
+def plan(experiments: Iterable[str], changes: Iterable[str], only: Sequence[str] = ()) -> list[Planned]:
+    """The runs of a sweep, their folders relative to the sweep's own; of several experiments each has a sub-folder."""
+    plain, swept = split(changes)
+    configs = [load_config(experiment, plain) for experiment in experiments]
+    choices = [config.variants() if config.compare else [config] for config in configs]
+    known = list(dict.fromkeys(_label(variant) for variants in choices for variant in variants))
+    for label in only:
+        if label not in known:
+            raise ConfigError(f"There is no variant {label!r} to keep by --only; there are {', '.join(known)}.")
+    groups = [
+        expand([variant for variant in variants if not only or _label(variant) in only], swept) for variants in choices
+    ]
+    if len(groups) == 1:
+        return groups[0]
+    parents = map(Path, _distinct(_folder_name(config.name) for config in configs))
+    return [replace(p, path=parent / p.path) for parent, group in zip(parents, groups, strict=True) for p in group]
+
+
+def split(changes: Iterable[str]) -> tuple[list[str], Swept]:
+    """`key=value` strings apart: those that set one value, and the lists to sweep over."""
+    parsed = {key: (change, value) for change in changes for key, value in [parse_change(change)]}
+    swept = {key: value for key, (_, value) in parsed.items() if isinstance(value, list)}
+    for key, values in swept.items():
+        if key in ("name", "label", "compare"):
+            raise ConfigError(f"{key} cannot be swept; sweep over settings that change a run.")
+        if not values:
+            raise ConfigError(f"--set {key}=[] sweeps over nothing; give at least one value.")
+        if len({_text(value) for value in values}) < len(values):
+            raise ConfigError(f"--set {key}={_text(values)} has a value twice; give each value once.")
+    return [change for change, value in parsed.values() if not isinstance(value, list)], swept
+
+
+def expand(variants: Iterable[Config], swept: Swept) -> list[Planned]:
+    """Every variant with every combination of the swept values on top; the last key varies fastest."""
+    runs = []
+    for variant in variants:
+        chosen = [dict(zip(swept, values, strict=True)) for values in product(*swept.values())]
+        entries = tuple(Variant(label=_label(variant, values), set=values) for values in chosen)
+        configs = variant.model_copy(update={"compare": entries}).variants()
+        runs += [Planned(config, Path(), values) for config, values in zip(configs, chosen, strict=True)]
+    names = _distinct(_folder_name(planned.name) for planned in runs)
+    return [replace(planned, path=Path(name)) for planned, name in zip(runs, names, strict=True)]
+
+
+def _label(variant: Config, swept: Mapping[str, Any] | None = None) -> str:
+    """The label with what was swept; seeds are left out, because a report takes the mean over them."""
+    values = [f"{key}={_text(value)}" for key, value in (swept or {}).items() if key != "seed"]
+    return ", ".join([variant.label or variant.name, *values])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _folder_name(label: str) -> str:
+    name = "".join(c if c.isalnum() or c in ".=-" else "_" for c in label.lower())[:NAME_LENGTH]
+    return name if name.strip(".") else "run"  # `.` and `..` are other folders
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Names with a number where they would meet: a, b, a-2."""
+    taken: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}-{number}"
+        taken.append(free)
+    return taken
+
+
+# What is on disk
+
+
+def status(planned: Planned) -> Status:
+    """Where a run stands by its folder; one that holds other settings is refused."""
+    folder = RunFolder(planned.path)
+    if not folder.config.exists():
+        return "new"
+    if folder.config.read_text("utf-8") != planned.config.to_toml():
+        raise ConfigError(f"{planned.path} holds a run with other settings; choose another --out.")
+    if not folder.summary.exists():
+        return "interrupted"
+    return "diverged" if _summary(planned).get("status") == "diverged" else "finished"
+
+
+def write_summary(outcomes: Sequence[Outcome], path: Path) -> None:
+    """A CSV file with one row per run, in the order given; a run that failed has no measures."""
+    keys = list(dict.fromkeys(key for o in outcomes for key in o.planned.swept if key != "seed"))
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(["label", "seed", *keys, "status", *MEASURES, "folder"])
+            for outcome in outcomes:
+                config, swept = outcome.planned.config, outcome.planned.swept
+                measured = _summary(outcome.planned)
+                values = [_text(swept[key]) if key in swept else "" for key in keys]
+                measures = [measured.get(name) for name in MEASURES]
+                folder = outcome.planned.path.relative_to(path.parent).as_posix()
+                rows.writerow([config.label, config.seed, *values, outcome.status, *measures, folder])
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, write)
+    except OSError as error:
+        raise RunError(f"The summary {path} cannot be written: {error.strerror}.") from None
+
+
+def _summary(planned: Planned) -> dict[str, Any]:
+    file = RunFolder(planned.path).summary
+    try:
+        summary = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({error}); remove it to finish that run again.") from None
+    return summary if isinstance(summary, dict) else {}
+
+
+# The work
+
+
+def attempt(planned: Planned, watch: Watcher) -> Outcome:
+    """Run or resume; whatever goes wrong concerns this run alone."""
+    folder = RunFolder(planned.path)
+    try:
+        run(planned.config, folder, resume=folder.config.exists(), watch=watch)
+    except DivergedError as error:
+        return Outcome(planned, "diverged", str(error))
+    except FedcefError as error:
+        return Outcome(planned, "failed", str(error), error.exit_code)
+    except Exception as error:  # no mistake of the user's (memory, a bug): a night of other runs need not end with it
+        traceback.print_exc()
+        return Outcome(planned, "failed", f"{type(error).__name__}: {error}", 1)
+    return Outcome(planned, "finished")
+
+
+def one_by_one(runs: Iterable[Planned], watching: Watching) -> Generator[Outcome, None, None]:
+    """Carry out the runs in this process, each watched."""
+    for planned in runs:
+        with watching(planned.config) as watch:
+            outcome = attempt(planned, watch)
+        yield outcome

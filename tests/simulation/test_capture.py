@@ -1,0 +1,180 @@
+"""What a CUDA graph of a round relies on: nothing reads a value back, and replaying it is the same as doing it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedcef.algorithms import ALGORITHMS, FedCEF
+from fedcef.compressors import COMPRESSORS, TopK
+from fedcef.problems.augment import CropFlip
+from fedcef.problems.lasso import Linear, lasso
+from fedcef.problems.models import MODELS
+from fedcef.problems.problem import Problem, Samples
+from fedcef.regularizers import L1
+from fedcef.rng import round_key
+from fedcef.schedules import Constant, Cosine
+from fedcef.simulation.engine import Simulation
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICE = "meta"
+DIM = 20
+PROBLEM = lasso(L1(0.05), num_clients=6, samples=30, dim=DIM, support=5)
+
+
+class NoTransfers(TorchDispatchMode):
+    """Refuses copies between devices: during a recording they would be done once and never again."""
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        result = operation(*arguments, **(options or {}))
+        if "copy" in str(operation):
+            tensors = [a for a in [*arguments, result] if isinstance(a, torch.Tensor)]
+            places = {t.device.type for t in tensors}
+            assert len(places) <= 1, f"{operation} copies between {places}"
+        return result
+
+
+class FakeLinear(Linear):
+    def __deepcopy__(self, memo):
+        return self  # fake tensors have no memory to copy
+
+
+def faked(tensor):
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=DEVICE)
+
+
+def fake_problem():
+    """The problem on a GPU that is not there: shapes and devices without values."""
+    return replace(
+        PROBLEM,
+        model=FakeLinear(faked(PROBLEM.z0)),
+        train=Samples(faked(PROBLEM.train.inputs), faked(PROBLEM.train.targets)),
+        starts=faked(PROBLEM.starts),
+        sizes=faked(PROBLEM.sizes),
+        z0=faked(PROBLEM.z0),
+        truth=None,
+    )
+
+
+def play_without_values(algorithm, **options):
+    """A round on tensors that have no values: `.item()`, `bool(...)` and shapes that depend on values raise."""
+    problem = fake_problem()
+    simulation = Simulation(problem, algorithm, cuda_graphs=False, oracle="stacked", batch_size=5, **options)
+    round_ = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    with torch.no_grad(), NoTransfers():
+        simulation.play(round_)
+    return simulation
+
+
+def common(**options):
+    return {"local_lr": 0.01, "local_steps": 3, "regularizer": L1(0.05), **options}
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_algorithm_reads_anything_back(name, scheduled):
+    kind = ALGORITHMS[name]
+    compressor = {"compressor": TopK(ratio=0.2)} if kind.compresses else {}
+    schedule = Cosine(rounds=10) if scheduled else Constant()
+    simulation = play_without_values(kind(**common(**compressor)), local_schedule=schedule, server_schedule=schedule)
+    assert simulation.model().shape == (DIM,)
+    assert simulation.model().device.type == DEVICE
+
+
+@pytest.mark.parametrize("downlink", ["increment", "dense"])
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_no_compressor_reads_anything_back(name, downlink):
+    play_without_values(FedCEF(**common(compressor=COMPRESSORS[name](), downlink=downlink)))
+
+
+def test_some_of_the_clients_are_drawn_on_the_device():
+    play_without_values(FedCEF(**common(compressor=TopK(ratio=0.2))), clients_per_round=2)
+
+
+def test_a_read_back_would_be_noticed():
+    class Curious(FedCEF):
+        def local(self, replica, client, oracle, key):
+            if replica["c"].sum() > 0:
+                return super().local(replica, client, oracle, key)
+            return super().local(replica, client, oracle, key)
+
+    with pytest.raises(Exception, match=r"item\(\) cannot be called on meta tensors"):
+        play_without_values(Curious(**common()))
+
+
+def test_a_copy_from_the_host_would_be_noticed():
+    class Careless(FedCEF):
+        def local(self, replica, client, oracle, key):
+            replica = {**replica, "c": replica["c"] + torch.zeros(DIM).to(replica["c"].device)}
+            return super().local(replica, client, oracle, key)
+
+    with pytest.raises(AssertionError, match="copies between"):
+        play_without_values(Careless(**common()))
+
+
+def test_augmentation_reads_nothing_back():
+    with FakeTensorMode():
+        keys = round_key(0, 0, torch.arange(4)).own
+        drawn = CropFlip().draw(keys, 6).flatten()
+        assert CropFlip().apply(torch.empty(24, 3, 32, 32), drawn).shape == (24, 3, 32, 32)
+
+
+# On a GPU
+
+
+def images(precision, model="mnist_cnn", side=12):
+    g = torch.Generator().manual_seed(0)
+    data = [(torch.randn(40, 1, side, side, generator=g), torch.randint(0, 5, (40,), generator=g)) for _ in range(4)]
+    torch.manual_seed(0)
+    return Problem.build(
+        MODELS[model]((1, side, side), 5),
+        torch.nn.functional.cross_entropy,
+        data,
+        regularizer=L1(1e-4),
+        augment=CropFlip(padding=1),
+    ).to("cuda" if precision != "cpu" else "cpu")
+
+
+def after(problem, algorithm, rounds=6, **options):
+    simulation = Simulation(problem, algorithm, batch_size=8, **options)
+    for _ in range(rounds):
+        simulation.step()
+    simulation.check_finite()
+    return simulation
+
+
+@needs_cuda
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.parametrize("name", ["fedcef", "zhang", "fedda", "fedcanon", "scaffold", "feddr"])
+def test_a_replayed_round_is_the_round(name, precision):
+    kind = ALGORITHMS[name]
+    problem = images(precision)
+    compressor = {"compressor": TopK(ratio=0.1)} if kind.compresses else {}
+    algorithm = kind(local_lr=0.02, local_steps=3, regularizer=problem.regularizer, **compressor)
+    schedule = {"local_schedule": Cosine(rounds=6)}
+    eager, captured = (
+        after(problem, algorithm, precision=precision, cuda_graphs=graphs, **schedule) for graphs in (False, True)
+    )
+    assert captured._captured is not None
+    assert torch.equal(eager.model(), captured.model())
+    assert eager.ledger.totals() == captured.ledger.totals()
+
+
+@needs_cuda
+def test_the_gpu_goes_where_the_cpu_goes():
+    here, there = images("cpu"), images("float32")
+    algorithm = FedCEF(local_lr=0.02, local_steps=3, regularizer=L1(1e-4), compressor=TopK(ratio=0.1), mixing=0.5)
+    cpu, gpu = after(here, algorithm), after(there, algorithm)
+    difference = (cpu.model() - gpu.model().cpu()).norm() / cpu.model().norm()
+    assert float(difference) <= 1e-5
+    assert cpu.ledger.totals() == gpu.ledger.totals()
+
+
+@needs_cuda
+def test_captured_cohorts_are_the_same():
+    problem = images("float32")
+    algorithm = FedCEF(local_lr=0.02, local_steps=2, regularizer=L1(1e-4), compressor=TopK(ratio=0.1))
+    eager, captured = (after(problem, algorithm, clients_per_round=2, cuda_graphs=g) for g in (False, True))
+    assert torch.equal(eager.model(), captured.model())

@@ -8,8 +8,8 @@ clients, a device, a file or a network.
 One round:
 
     every participant   up, proposed = algorithm.local(replica, client, oracle, key)
-    the engine          up_mean      = mean of the decoded up-messages
-    the server          down, server = algorithm.server_step(server, replica, up_mean, share)
+    the engine          received     = the decoded up-messages and their mean
+    the server          down, server = algorithm.server_step(server, replica, received)
     everyone            replica      = algorithm.advance(replica, down)
     the engine          client       = proposed, for those whose message is in the mean
 
@@ -20,7 +20,7 @@ log of down-messages.  See docs/design.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -28,6 +28,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedcef.compressors import Compressor, Identity
+from fedcef.received import Received
 from fedcef.regularizers import Regularizer, Zero
 from fedcef.rng import Key
 from fedcef.wire import Payload
@@ -98,10 +99,8 @@ class Algorithm(ABC):
         """A client's work in one round: its up-message, and the state it will have if that is accepted."""
 
     @abstractmethod
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        """The down-message that ends the round; `share` is the fraction of clients that took part."""
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        """The down-message that ends the round, and the server's own state after it."""
 
     @abstractmethod
     def advance(self, replica: State, down: Message) -> State:

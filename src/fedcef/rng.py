@@ -20,7 +20,7 @@ _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio, as a signed 64-
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
-BATCHES, COMPRESSION, COHORT, PARTITION, PARAMETERS, SYNTHETIC, ROUNDS, CLIENTS, DROPOUT, AUGMENT = range(1, 11)
+BATCHES, COMPRESSION, COHORT, PARTITION, PARAMETERS, SYNTHETIC, ROUNDS, CLIENTS, DROPOUT, AUGMENT, SERVER = range(1, 12)
 """What a key is folded for.  Keys with different purposes never meet: a number (a round, a client, a step) is folded
 into a key only after the purpose that says what it counts."""
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, State
+from fedcef.algorithm import Algorithm, Message, Received, State
 from fedcef.rng import Key, round_key
-from fedcef.simulation.engine import mean_of
 from fedcef.wire import FrameKind, decode, encode
 
 
@@ -67,6 +66,11 @@ class Outcome:
     """The model after each round."""
 
 
+def received(up: Message, t: int = 0, share: float = 1.0) -> Received:
+    """What a server has of a stack of up-messages."""
+    return Received.of({name: payload.rows() for name, payload in up.items()}, torch.tensor(t), share=share)
+
+
 def simulate(algorithm: Algorithm, problem: Quadratics, rounds: int) -> Outcome:
     n, z0 = problem.num_clients, problem.z0
     replica, server = algorithm.replica_init(z0), algorithm.server_init(z0)
@@ -74,8 +78,7 @@ def simulate(algorithm: Algorithm, problem: Quadratics, rounds: int) -> Outcome:
     points = []
     for t in range(rounds):
         up, clients = algorithm.local(replica, clients, problem.oracle, round_key(0, t, torch.arange(n)))
-        up_mean = {name: mean_of(payload, None) for name, payload in up.items()}
-        down, server = algorithm.server_step(server, replica, up_mean, 1.0)
+        down, server = algorithm.server_step(server, replica, received(up, t))
         replica = algorithm.advance(replica, down)
         points.append(algorithm.model(replica))
     return Outcome(replica, clients, points)
@@ -92,8 +95,7 @@ def simulate_some(algorithm: Algorithm, problem: Quadratics, rounds: int, size: 
         oracle = Quadratics(problem.a[cohort], problem.b[cohort]).oracle
         mine = {name: table[cohort] for name, table in clients.items()}
         up, mine = algorithm.local(replica, mine, oracle, round_key(0, t, cohort))
-        up_mean = {name: mean_of(payload, None) for name, payload in up.items()}
-        down, server = algorithm.server_step(server, replica, up_mean, size / n)
+        down, server = algorithm.server_step(server, replica, received(up, t, share=size / n))
         replica = algorithm.advance(replica, down)
         clients = {name: table.index_copy(0, cohort, mine[name]) for name, table in clients.items()}
         points.append(algorithm.model(replica))
@@ -117,13 +119,8 @@ def deploy(algorithm: Algorithm, problem: Quadratics, rounds: int) -> tuple[list
             )
             frames.append(encode(up, FrameKind.UP, t))
         messages = [decode(frame).message for frame in frames]
-        up_mean = {}
-        for name in messages[0]:
-            total = torch.zeros_like(z0)
-            for message in messages:
-                message[name].add_to(total)
-            up_mean[name] = total / n
-        down, server = algorithm.server_step(server, server_replica, up_mean, 1.0)
+        parts = {name: [message[name] for message in messages] for name in messages[0]}
+        down, server = algorithm.server_step(server, server_replica, Received.of(parts, torch.tensor(t)))
         frame = encode(down, FrameKind.DOWN, t)
         server_replica = algorithm.advance(server_replica, decode(frame).message)
         replicas = [algorithm.advance(replica, decode(frame).message) for replica in replicas]

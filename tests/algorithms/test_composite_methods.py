@@ -12,11 +12,11 @@ from fedcef.problems.lasso import Linear, half_mean_square, lasso
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1
 from fedcef.rng import round_key
-from fedcef.simulation.engine import Simulation, mean_of
+from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.wire import frame_paper_nbytes
 
-from .setting import Quadratics, simulate
+from .setting import Quadratics, received, simulate
 
 PROBLEM = Quadratics.random()
 ALIKE = Quadratics(
@@ -114,9 +114,7 @@ def test_points_of_dual_averaging_minimise_the_model_of_the_problem(method, loca
     replica = algorithm.replica_init(z0)
     for t in range(6):
         up, _ = algorithm.local(replica, {}, oracle, round_key(0, t, torch.arange(1)))
-        down, _ = algorithm.server_step(
-            {}, replica, {name: mean_of(payload, None) for name, payload in up.items()}, 1.0
-        )
+        down, _ = algorithm.server_step({}, replica, received(up))
         replica = algorithm.advance(replica, down)
     points.append(algorithm.model(replica))
 
@@ -335,7 +333,6 @@ def test_bytes_for_a_parameter(method, up_bytes, down_bytes):
     n, z0 = PROBLEM.num_clients, PROBLEM.z0
     replica, clients = algorithm.replica_init(z0), {k: v.repeat(n, 1) for k, v in algorithm.client_init(z0).items()}
     up, _ = algorithm.local(replica, clients, PROBLEM.oracle, round_key(0, 0, torch.arange(n)))
-    up_mean = {name: mean_of(payload, None) for name, payload in up.items()}
-    down, _ = algorithm.server_step(algorithm.server_init(z0), replica, up_mean, 1.0)
+    down, _ = algorithm.server_step(algorithm.server_init(z0), replica, received(up))
     assert frame_paper_nbytes(up).tolist() == [up_bytes * len(z0)] * n
     assert int(frame_paper_nbytes(down)) == down_bytes * len(z0)

@@ -7,10 +7,9 @@ from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import TopK
 from fedcef.regularizers import L1
 from fedcef.rng import round_key
-from fedcef.simulation.engine import mean_of
 from fedcef.wire import FrameKind, decode, encode, frame_nbytes
 
-from .setting import Quadratics, deploy, simulate
+from .setting import Quadratics, deploy, received, simulate
 
 PROBLEM = Quadratics.random()
 
@@ -45,7 +44,7 @@ def test_functions_leave_their_arguments_alone(name):
     server_before = {k: v.clone() for k, v in server.items()}
 
     up, _ = algorithm.local(replica, clients, PROBLEM.oracle, round_key(0, 3, torch.arange(n)))
-    down, _ = algorithm.server_step(server, replica, {k: mean_of(p, None) for k, p in up.items()}, 1.0)
+    down, _ = algorithm.server_step(server, replica, received(up))
     algorithm.advance(replica, down)
     algorithm.model(replica)
 
@@ -60,7 +59,7 @@ def test_messages_survive_the_wire_and_are_counted_exactly(name):
     replica, server = algorithm.replica_init(z0), algorithm.server_init(z0)
     clients = {k: v.repeat(n, 1) for k, v in algorithm.client_init(z0).items()}
     up, _ = algorithm.local(replica, clients, PROBLEM.oracle, round_key(0, 0, torch.arange(n)))
-    down, _ = algorithm.server_step(server, replica, {k: mean_of(p, None) for k, p in up.items()}, 1.0)
+    down, _ = algorithm.server_step(server, replica, received(up))
 
     rows = {part: payload.rows() for part, payload in up.items()}
     sizes = frame_nbytes(up)

@@ -8,8 +8,9 @@ from fedcef.compressors import TopK
 from fedcef.errors import ConfigError
 from fedcef.problems.lasso import Linear, half_mean_square, lasso
 from fedcef.problems.problem import Problem
+from fedcef.received import mean_of
 from fedcef.regularizers import L1
-from fedcef.simulation.engine import Simulation, mean_of
+from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.history import simulate
 from fedcef.wire import Dense
@@ -77,9 +78,9 @@ def test_methods_that_need_everyone_say_so():
 
 def test_clients_can_be_weighted_by_their_samples():
     rows = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])
-    assert torch.allclose(mean_of(Dense(rows), None), rows.mean(0))
+    assert torch.allclose(mean_of(Dense(rows).rows()), rows.mean(0))
     weights = torch.tensor([1.0, 1.0, 2.0])
-    assert torch.allclose(mean_of(Dense(rows), weights), torch.tensor([1.75, 2.0]))
+    assert torch.allclose(mean_of(Dense(rows).rows(), weights), torch.tensor([1.75, 2.0]))
     plain, weighted = (
         simulate(PROBLEM, FedAvg(**COMMON), rounds=3, weighting=w, batch_size=0).records[-1]["objective"]
         for w in ("uniform", "samples")

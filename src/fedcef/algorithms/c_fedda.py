@@ -18,10 +18,9 @@ alike.  4p bytes up, 8p down; 4p down would do, as everyone can compute w.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.dual_averaging import DualAveraging
 from fedcef.rng import Key
 from fedcef.wire import Dense
@@ -41,10 +40,8 @@ class CFedDA(DualAveraging):
             gradients = gradients + oracle(self._point(replica, gradients), k)
         return {"gradients": Dense(gradients)}, {}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        gradients = up_mean["gradients"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        gradients = received.mean["gradients"]
         return {"gradients": Dense(gradients), "w": Dense(self._point(replica, gradients))}, {}
 
     def advance(self, replica: State, down: Message) -> State:

@@ -13,11 +13,10 @@ smooth.py).
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.regularizers import Zero
@@ -41,12 +40,10 @@ class CompressedControl(SmoothMethod, ABC):
         _, g_mean = corrected_steps(replica["z"], drift, oracle, Zero(), self.local_lr, self.local_steps)
         return g_mean
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        c, delta = replica["c"], up_mean["delta"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        c, delta = replica["c"], received.mean["delta"]
         z = self.server_prox(replica["z"] - self.step * (c + delta))
-        return {"z": Dense(z), "c": Dense(c + share * delta)}, {}
+        return {"z": Dense(z), "c": Dense(c + received.share * delta)}, {}
 
     def advance(self, replica: State, down: Message) -> State:
         return {"z": down["z"].dense(), "c": down["c"].dense()}

@@ -15,11 +15,10 @@ their memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import mean_gradient
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
@@ -44,10 +43,8 @@ class EF14(SmoothMethod):
         sent = self.compressor.compress(wanted, key)
         return {"step": sent}, {"e_i": wanted - sent.dense()}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        return {"z": Dense(self.server_prox(replica["z"] - up_mean["step"]))}, {}
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        return {"z": Dense(self.server_prox(replica["z"] - received.mean["step"]))}, {}
 
     def advance(self, replica: State, down: Message) -> State:
         return {"z": down["z"].dense()}

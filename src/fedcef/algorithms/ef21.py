@@ -15,11 +15,10 @@ taken at z, so that the prox is exact.  z is broadcast dense, as published; ef21
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import mean_gradient
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
@@ -50,10 +49,8 @@ class EF21(SmoothMethod):
         """A client's gradient of this round."""
         return mean_gradient(replica["z"], self.local_oracle(oracle), self.local_steps)
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        g = server["g"] + share * up_mean["delta"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        g = server["g"] + received.share * received.mean["delta"]
         return {"z": Dense(self.server_prox(replica["z"] - self.step * g))}, {"g": g}
 
     def advance(self, replica: State, down: Message) -> State:

@@ -13,10 +13,9 @@ ef21.py says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Fraction, Message, State, Vector
+from fedcef.algorithm import Fraction, Message, Received, State, Vector
 from fedcef.algorithms.ef21 import EF21
 from fedcef.compressors import TopK
 from fedcef.wire import Nonzeros
@@ -32,10 +31,8 @@ class EF21BC(EF21):
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "g": z0.new_zeros(z0.shape)}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        g_mean = server["g"] + share * up_mean["delta"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        g_mean = server["g"] + received.share * received.mean["delta"]
         increment = TopK(ratio=self.down_ratio).keep(g_mean - replica["g"])
         return {"increment": Nonzeros(increment.dense())}, {"g": g_mean}
 

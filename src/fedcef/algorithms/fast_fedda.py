@@ -18,10 +18,9 @@ instead.  8p bytes up, 8p down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.dual_averaging import DualAveraging
 from fedcef.rng import Key
 from fedcef.wire import Dense
@@ -44,10 +43,8 @@ class FastFedDA(DualAveraging):
             gradients = gradients + oracle(w, k)
         return {"gradients": Dense(gradients), "points": Dense(points.expand_as(gradients))}, {}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        return {name: Dense(mean) for name, mean in up_mean.items()}, {}
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        return {name: Dense(mean) for name, mean in received.mean.items()}, {}
 
     def advance(self, replica: State, down: Message) -> State:
         z0, n = replica["z0"], replica["n"] + self.local_steps

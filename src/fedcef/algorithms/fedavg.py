@@ -9,10 +9,9 @@ regulariser as a proximal step of length β after averaging (the default, ours; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
 from fedcef.wire import Dense
@@ -32,10 +31,8 @@ class FedAvg(SmoothMethod):
             x = x - self.local_lr * oracle(x, k)
         return {"change": Dense(x - z)}, {}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        z = self.server_prox(replica["z"] + self.server_lr * up_mean["change"])
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        z = self.server_prox(replica["z"] + self.server_lr * received.mean["change"])
         return {"z": Dense(z)}, {}
 
     def advance(self, replica: State, down: Message) -> State:

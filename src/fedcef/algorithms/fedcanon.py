@@ -12,11 +12,10 @@ by O(αK).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.regularizers import Zero
 from fedcef.rng import Key
@@ -40,10 +39,8 @@ class FedCanon(Algorithm):
         _, c_i = corrected_steps(replica["z"], drift, oracle, Zero(), self.local_lr, self.local_steps)
         return {"c_i": Dense(c_i)}, {"c_i": c_i}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        c = up_mean["c_i"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        c = received.mean["c_i"]
         z = self.regularizer.prox(replica["z"] - self.step * c, self.step)
         return {"z": Dense(z), "c": Dense(c)}, {}
 

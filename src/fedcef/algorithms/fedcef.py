@@ -20,13 +20,12 @@ c by the cohort's share of its mean, which keeps c = mean c_i.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, Fraction, Message, Oracle, State, UnitInterval, Vector
+from fedcef.algorithm import Algorithm, Fraction, Message, Oracle, Received, State, UnitInterval, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.rng import Key
 from fedcef.wire import Dense, Nonzeros
@@ -62,10 +61,8 @@ class FedCEF(Algorithm):
         delta = self.compressor.compress(v_i - c_i, key)
         return {"delta": delta}, {"c_i": c_i + delta.dense(), "v_i": v_i}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        increment = share * up_mean["delta"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        increment = received.share * received.mean["delta"]
         if self.downlink == "increment":
             return {"increment": Nonzeros(increment)}, {}
         c = server["c"] + increment

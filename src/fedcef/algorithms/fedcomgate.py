@@ -19,11 +19,10 @@ prox is ours (see smooth.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.regularizers import Zero
@@ -51,10 +50,8 @@ class FedCOMGATE(SmoothMethod):
         sent = self.compressor.compress(g_mean + correction, key)
         return {"d_i": sent}, {"d_i": client["d_i"] + sent.dense()}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        return {"d": Nonzeros(up_mean["d_i"])}, {}
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        return {"d": Nonzeros(received.mean["d_i"])}, {}
 
     def advance(self, replica: State, down: Message) -> State:
         change = down["d"].dense()

@@ -14,10 +14,9 @@ is no correction of client drift: under heterogeneity the limit is off by O(αK)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
@@ -41,10 +40,8 @@ class FedDA(Algorithm):
             y_i = y_i - self.local_lr * oracle(w, k)
         return {"change": Dense(y_i - y)}, {}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        return {"y": Dense(replica["y"] + self.server_lr * up_mean["change"])}, {}
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        return {"y": Dense(replica["y"] + self.server_lr * received.mean["change"])}, {}
 
     def advance(self, replica: State, down: Message) -> State:
         return {"y": down["y"].dense(), "elapsed": replica["elapsed"] + self.step}

@@ -20,10 +20,9 @@ not determined: g_i takes up whatever of μ d_i is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, Positive, State, Vector
+from fedcef.algorithm import Message, Oracle, Positive, Received, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
@@ -59,12 +58,10 @@ class FedDC(SmoothMethod):
         moved = -g - change / (self.local_lr * self.local_steps)
         return {"change": Dense(change), "moved": Dense(moved)}, {"d_i": d_i + change, "g_i": g_i + moved}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        change = up_mean["change"]
-        d = server["d"] + share * change
-        g = replica["g"] + share * up_mean["moved"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        change = received.mean["change"]
+        d = server["d"] + received.share * change
+        g = replica["g"] + received.share * received.mean["moved"]
         z = self.server_prox(replica["z"] + self.server_lr * (change + d))
         return {"z": Dense(z), "g": Dense(g)}, {"d": d}
 

@@ -18,10 +18,9 @@ first proximal steps, of length η_g/μ with little to oppose them, can set all 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, Positive, State, Vector
+from fedcef.algorithm import Message, Oracle, Positive, Received, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
@@ -55,11 +54,9 @@ class FedDyn(SmoothMethod):
         change = x - z
         return {"change": Dense(change)}, {"g_i": g_i - self.penalty * change}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        change = up_mean["change"]
-        g = server["g"] - self.penalty * share * change
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        change = received.mean["change"]
+        g = server["g"] - self.penalty * received.share * change
         z = self.server_prox(replica["z"] + self.server_lr * (change - g / self.penalty))
         return {"z": Dense(z)}, {"g": g}
 

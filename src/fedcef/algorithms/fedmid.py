@@ -16,11 +16,10 @@ solution.  Its models are means of the clients' points, so that entries which sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.rng import Key
 from fedcef.wire import Dense
 
@@ -41,10 +40,8 @@ class FedMiD(Algorithm):
             x = self.regularizer.prox(x - self.local_lr * oracle(x, k), self.local_lr)
         return {"change": Dense(x - z)}, {}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        z = replica["z"] + self.server_lr * up_mean["change"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        z = replica["z"] + self.server_lr * received.mean["change"]
         if self.server_prox == "published":
             z = self.regularizer.prox(z, self.step)
         return {"z": Dense(z)}, {}

@@ -16,11 +16,10 @@ and all clients, this is ADMM for the composite problem, in the form of FedADMM 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedcef.algorithm import Message, Oracle, Positive, State, Vector
+from fedcef.algorithm import Message, Oracle, Positive, Received, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.rng import Key
@@ -56,11 +55,9 @@ class FedPD(SmoothMethod):
         l_i = l_i + (x_i - z) / self.penalty_step
         return {"x_plus": Dense(x_i + self.penalty_step * l_i)}, {"x_i": x_i, "l_i": l_i}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         z = replica["z"]
-        z = self.server_prox(z + self.server_lr * (up_mean["x_plus"] - z))
+        z = self.server_prox(z + self.server_lr * (received.mean["x_plus"] - z))
         return {"z": Dense(z)}, {}
 
     def advance(self, replica: State, down: Message) -> State:

@@ -19,11 +19,10 @@ nothing compressed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.regularizers import Zero
@@ -55,11 +54,9 @@ class SCAFFOLD(SmoothMethod):
         moved = control - c_i
         return {"change": Dense(x - z), "moved": Dense(moved)}, {"c_i": c_i + moved}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        z = self.server_prox(replica["z"] + self.server_lr * up_mean["change"])
-        c = replica["c"] + share * up_mean["moved"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        z = self.server_prox(replica["z"] + self.server_lr * received.mean["change"])
+        c = replica["c"] + received.share * received.mean["moved"]
         return {"z": Dense(z), "c": Dense(c)}, {}
 
     def advance(self, replica: State, down: Message) -> State:

@@ -8,11 +8,10 @@ All starts at z0, so that x̃ = mean x̂_i holds from the first round on, whoeve
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcef.algorithm import Algorithm, Message, Positive, State, Vector
+from fedcef.algorithm import Algorithm, Message, Positive, Received, State, Vector
 from fedcef.wire import Dense
 
 
@@ -41,10 +40,8 @@ class SplittingMethod(Algorithm, ABC):
         """Where the local steps of this round begin."""
         return x_i if self.start == "own" else z
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
-        x_tilde = server["x_tilde"] + share * up_mean["change"]
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
+        x_tilde = server["x_tilde"] + received.share * received.mean["change"]
         return {"z": Dense(self.regularizer.prox(x_tilde, self.penalty_step))}, {"x_tilde": x_tilde}
 
     def advance(self, replica: State, down: Message) -> State:

@@ -14,11 +14,10 @@ state depends on its own work alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Algorithm, Message, Oracle, State, Vector
+from fedcef.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.rng import Key
 from fedcef.wire import Dense
@@ -43,11 +42,9 @@ class Zhang(Algorithm):
         )
         return {"x_hat": Dense(x_hat)}, {"g_i": g_mean}
 
-    def server_step(
-        self, server: State, replica: State, up_mean: Mapping[str, Vector], share: float
-    ) -> tuple[Message, State]:
+    def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         z = replica["z"]
-        return {"z_tilde": Dense(z + self.server_lr * (up_mean["x_hat"] - z))}, {}
+        return {"z_tilde": Dense(z + self.server_lr * (received.mean["x_hat"] - z))}, {}
 
     def advance(self, replica: State, down: Message) -> State:
         z_tilde = down["z_tilde"].dense()

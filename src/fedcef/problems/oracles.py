@@ -224,17 +224,18 @@ class Batched(GradientOracle):
     ) -> None:
         super().__init__(problem, batches, clip_norm, precision)
         network = batched_network(problem)
-        if network is None or not batches.size or precision not in ("bfloat16", "tf32"):
+        if network is None or not batches.size or precision != "bfloat16":
             raise ConfigError(
-                "oracle = 'batched' needs Triton on a GPU, minibatches, precision bfloat16 or tf32, and a chain of 3x3 "
+                "oracle = 'batched' needs Triton on a GPU, minibatches, precision = 'bfloat16', and a chain of 3x3 "
                 "convolutions, ReLU, 2x2 max-pooling and linear layers; use oracle = 'loop'."
             )
         self._network = network
-        self._dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
 
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, key: Key, k: int) -> Tensor:
         assert batch is not None
-        return self._network.gradients(x, batch.inputs, batch.targets, self.problem.loss, self._dtype, self.clip_norm)
+        return self._network.gradients(
+            x, batch.inputs, batch.targets, self.problem.loss, torch.bfloat16, self.clip_norm
+        )
 
 
 def batched_network(problem: Problem) -> BatchedNetwork | None:
@@ -257,7 +258,7 @@ def make_oracle(
     convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in problem.model.modules())
     if kind == "auto":
         kind = "loop" if convolves or unequal or has_dropout(problem.model) else "stacked"
-        if convolves and batches.size and precision in ("bfloat16", "tf32") and batched_network(problem) is not None:
+        if convolves and batches.size and precision == "bfloat16" and batched_network(problem) is not None:
             kind = "batched"
     if kind == "stacked" and unequal:
         raise ConfigError("oracle = 'stacked' with batch_size = 0 needs clients of equal size; use oracle = 'loop'.")

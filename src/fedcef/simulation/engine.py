@@ -14,12 +14,12 @@ from fedcef.errors import ConfigError, DivergedError
 from fedcef.precision import Precision, matrix_units
 from fedcef.problems.oracles import Batches, make_oracle
 from fedcef.problems.problem import Problem, Weighting
+from fedcef.received import Received
 from fedcef.rng import round_key
 from fedcef.schedules import Constant, Schedule, in_round
 from fedcef.simulation.capture import CapturedRound
 from fedcef.simulation.ledger import Ledger
 from fedcef.threads import is_small, single_thread
-from fedcef.wire import Payload
 
 
 class Simulation:
@@ -108,9 +108,10 @@ class Simulation:
         oracle = self._oracle.for_round(clients, key, algorithm.local_steps)
         up, proposed = algorithm.local(self.replica, mine, oracle, key.fold(rng.COMPRESSION))
         weights = None if self._weights is None else self._weights[clients]
-        up_mean = {name: mean_of(payload, weights) for name, payload in up.items()}
-        share = len(clients) / self.problem.num_clients
-        down, self.server = algorithm.server_step(self.server, self.replica, up_mean, share)
+        server_key = rng.fold(key.shared, rng.SERVER)
+        parts = {name: payload.rows() for name, payload in up.items()}
+        received = Received.of(parts, server_key, share=len(clients) / self.problem.num_clients, weights=weights)
+        down, self.server = algorithm.server_step(self.server, self.replica, received)
         self.replica = algorithm.advance(self.replica, down)
         self.clients = (
             proposed if everyone else {n: self.clients[n].index_copy(0, clients, proposed[n]) for n in proposed}
@@ -164,18 +165,6 @@ class Simulation:
             f"{self._oracle.clip_norm or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
             f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
         )
-
-
-def mean_of(payload: Payload, weights: Tensor | None) -> Tensor:
-    """The (weighted) mean of a stack of decoded payloads, (p,), added up in the order of the clients."""
-    rows = payload.rows()
-    if weights is None:
-        total = torch.zeros_like(rows[0].dense())
-        for row in rows:
-            row.add_to(total)
-        return total / len(rows)
-    weights = weights / weights.sum()
-    return torch.stack([weight * row.dense() for weight, row in zip(weights, rows, strict=True)]).sum(0)
 
 
 def _all_finite(state: Mapping[str, Tensor]) -> Tensor:

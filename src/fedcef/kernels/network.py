@@ -14,10 +14,11 @@ from math import prod
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 
-from fedcef.kernels.conv import conv, conv_weight_gradient
-from fedcef.kernels.pool import patches, pool_relu, pool_relu_backward
+from fedcef.kernels.conv import conv, conv_pool_relu
+from fedcef.kernels.order import cast, collect, taps_first
+from fedcef.kernels.pool import patches, pool_relu_backward
+from fedcef.kernels.weights import conv_weight_gradient
 from fedcef.layout import Layout
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -58,26 +59,28 @@ class Record:
     input: Tensor
     weight: Tensor  # as the products take it
     image: tuple[int, ...] = ()  # (C, H, W) of what was flattened to be the input, or of what was pooled
-    which: Tensor | None = None  # of pool_relu
+    which: Tensor | None = None  # of conv_pool_relu
 
 
 @dataclass
 class Gradient:
-    """Of a layer's parameters, float32; a wide linear layer's weight only as the two factors of its product."""
+    """Of a layer's parameters, float32; of its weight in one of three forms."""
 
     layer: Layer
     bias: Tensor  # (N, out)
-    weight: Tensor | None = None  # (N, *shape)
-    factors: tuple[Tensor, Tensor] | None = None  # (N, B, out), (N, B, in)
+    parts: Tensor | None = None  # of a convolution: what conv_weight_gradient would sum, (S, N, rows, out)
+    factors: tuple[Tensor, Tensor] | None = None  # of a linear layer: of the product, (N, B, out) and (N, B, in)
+    weight: Tensor | None = None  # of a narrow one: as it is, (N, *shape)
 
     def squared_norm(self) -> Tensor:
-        """(N,).  ‖dᵀh‖² = <ddᵀ, hhᵀ>: no pass over the product, which is most of all parameters."""
+        """(N,), of parts in one piece.  ‖dᵀh‖² = <ddᵀ, hhᵀ>: no pass over the product, which is most parameters."""
         norm = self.bias.square().sum(1)
         if self.factors is not None:
             d, h = (_gram(factor) for factor in self.factors)
             return norm + (d * h).sum((1, 2))
-        assert self.weight is not None
-        return norm + self.weight.square().flatten(1).sum(1)
+        whole = self.parts[0] if self.parts is not None else self.weight
+        assert whole is not None
+        return norm + whole.square().flatten(1).sum(1)
 
     def write(self, out: Tensor, scale: Tensor | None) -> None:
         """Into its place in out (N, p), times scale (N,)."""
@@ -85,6 +88,8 @@ class Gradient:
         if self.factors is not None:
             d, h = (_row(factor) for factor in self.factors)
             conv_weight_gradient(d, h, taps=1, bias=False, out=weight, scale=scale)
+        if self.parts is not None:
+            collect(self.parts, weight, scale)
         for view, value in ((weight, self.weight), (bias, self.bias)):
             if value is not None and scale is None:
                 view.copy_(value)
@@ -137,7 +142,7 @@ class BatchedNetwork:
             leaf = logits.flatten(0, 1).requires_grad_()
             total = loss(leaf, targets.flatten(0, 1)) * len(x)  # equal batches: the sum of the clients' means
             d = torch.autograd.grad(total, leaf)[0].view_as(logits)
-        gradients = list(_backward(records, d))
+        gradients = list(_backward(records, d, partial=clip_norm is None))
         scale = None
         if clip_norm is not None:
             norm = torch.stack([gradient.squared_norm() for gradient in gradients]).sum(0).sqrt()
@@ -155,37 +160,39 @@ class BatchedNetwork:
         for layer in self.layers:
             weight, bias = layer.of(x)
             if layer.convolves:
-                w = weight.permute(0, 3, 4, 2, 1).to(dtype, memory_format=torch.contiguous_format).flatten(1, 2)
-                if not records:  # the first layer has patches for input: one tap of that many channels
-                    w = F.pad(w.flatten(1, 2), (0, 0, 0, h.shape[-1] - 9 * layer.shape[1])).unsqueeze(1)
+                taps = 9 if records else 1  # the first layer's input is patches
+                w = taps_first(weight, dtype, taps * h.shape[-1]).view(len(x), taps, h.shape[-1], -1)
                 record = Record(layer, h, w)
-                h = conv(h, w, bias, relu=not layer.pool)
                 if layer.pool:
-                    record.image = (h.shape[4], h.shape[2], h.shape[3])
-                    h, record.which = pool_relu(h)
+                    record.image = (layer.shape[0], *h.shape[2:4])
+                    h, record.which = conv_pool_relu(h, w, bias)
+                else:
+                    h = conv(h, w, bias, relu=True)
             else:
-                w = weight if layer.narrow else weight.to(dtype).contiguous()
+                w = weight if layer.narrow else cast(weight, dtype)
                 image = (h.shape[4], h.shape[2], h.shape[3]) if h.ndim == 5 else ()
                 if image:  # torch flattens in the order C, H, W
                     h = h.permute(0, 1, 4, 2, 3).flatten(2)
                 h = h.to(w.dtype).contiguous()
                 record = Record(layer, h, w, image)
-                h = torch.baddbmm(bias.to(w.dtype).unsqueeze(1), h, w.mT)
-                if not layer.last:
-                    h.relu_()
+                if layer.narrow:
+                    h = torch.baddbmm(bias.unsqueeze(1), h, w.mT)
+                    h = h if layer.last else h.relu_()
+                else:
+                    h = conv(_row(h), w.unsqueeze(1), bias, relu=not layer.last, transposed=True).flatten(1, 3)
             records.append(record)
         return records, h.float()
 
 
 @torch.no_grad()
-def _backward(records: list[Record], d: Tensor) -> Iterator[Gradient]:
+def _backward(records: list[Record], d: Tensor, partial: bool) -> Iterator[Gradient]:
     """Each layer's gradient, from the last to the first; d (N, B, classes): the logits'."""
     for record in reversed(records):
         layer, h, w = record.layer, record.input, record.weight
         d = d.to(w.dtype)
         if record.which is not None:
             d = pool_relu_backward(d, record.which, *record.image[1:])
-        yield _gradient(layer, h, d, w)
+        yield _gradient(layer, h, d, w, partial)
         if record is records[0]:
             return
         # nothing passes where the ReLU before this layer cut; a pool does that itself
@@ -201,13 +208,12 @@ def _backward(records: list[Record], d: Tensor) -> Iterator[Gradient]:
             d = d.view(*d.shape[:2], *record.image).permute(0, 1, 3, 4, 2).contiguous()
 
 
-def _gradient(layer: Layer, h: Tensor, d: Tensor, w: Tensor) -> Gradient:
+def _gradient(layer: Layer, h: Tensor, d: Tensor, w: Tensor, partial: bool) -> Gradient:
     """Of a layer with input h and prepared weight w, from the gradient d of its output before pool and ReLU."""
     if layer.convolves:
-        dw, db = conv_weight_gradient(h, d, taps=w.shape[1])
+        dw, db = conv_weight_gradient(h, d, taps=w.shape[1], partial=partial)
         assert db is not None
-        dw = dw.flatten(1, 2)[:, : 9 * layer.shape[1]]
-        return Gradient(layer, db, weight=dw.view(len(dw), 3, 3, layer.shape[1], -1).permute(0, 4, 3, 1, 2))
+        return Gradient(layer, db, parts=dw.view(-1, len(h), *w.shape[1:]).flatten(2, 3))
     bias = d.sum(1, dtype=torch.float32)
     if layer.narrow:
         return Gradient(layer, bias, weight=torch.bmm(d.mT, h))
@@ -262,10 +268,10 @@ def _kind(module: nn.Module) -> str:
 
 
 def _fits(layers: tuple[Layer, ...], input_shape: tuple[int, ...]) -> bool:
-    """Whether the layers fit each other, and TMA, which takes channels in eights."""
+    """Whether the layers fit each other, and the kernels, which take channels in sixteens."""
     channels, height, width = input_shape
     for layer in layers:
-        if layer.shape[1] != channels or (layer.convolves and layer.shape[0] % 8):
+        if layer.shape[1] != channels or (layer.convolves and layer.shape[0] % 16):
             return False
         channels = layer.shape[0]
         if layer.pool:

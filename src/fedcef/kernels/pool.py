@@ -1,4 +1,4 @@
-"""What surrounds the convolutions of all clients: pooling with its ReLU, its gradient, and the first layer's patches.
+"""What surrounds the convolutions of all clients: the gradient of a pool, and the first layer's patches.
 
 Shapes as in `conv`: (N, B, H, W, C).  Each program has a stretch of one client's output.
 """
@@ -16,41 +16,8 @@ from torch import Tensor
 BLOCK = 2048
 
 
-def pool_relu(y: Tensor) -> tuple[Tensor, Tensor]:
-    """2×2 max-pool, then ReLU: (N, B, H/2, W/2, C), and as uint8 which of the four passed (4: cut by the ReLU).
-
-    Of equal values the first in row-major order passes; an odd last row or column is dropped, both as in torch.
-    """
-    clients, batch, height, width, channels = y.shape
-    a = y.new_empty(clients, batch, height // 2, width // 2, channels)
-    which = torch.empty_like(a, dtype=torch.uint8)
-    size = a[0].numel()
-    _pool[(triton.cdiv(size, BLOCK), clients)](y, a, which, size, batch, height, width, channels, BLOCK)
-    return a, which
-
-
-@triton.jit
-def _pool(y, a, which, size, B, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
-    client = tl.program_id(1).to(tl.int64)
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < size
-    row, column, channel = i // (C * (W // 2)), i // C % (W // 2), i % C
-    top = row // (H // 2) * H + row % (H // 2) * 2  # counted over all images
-    corner = y + client * B * H * W * C + (top * W + column * 2) * C + channel
-    best = tl.load(corner, mask=inside)
-    at = tl.zeros((BLOCK,), tl.int32)
-    for k in tl.static_range(1, 4):
-        value = tl.load(corner + (k // 2 * W + k % 2) * C, mask=inside)
-        better = (value > best) | (value != value)  # NaN passes, as in torch
-        best = tl.where(better, value, best)
-        at = tl.where(better, k, at)
-    cut = best <= 0
-    tl.store(a + client * size + i, tl.where(cut, 0.0, best).to(a.dtype.element_ty), mask=inside)
-    tl.store(which + client * size + i, tl.where(cut, 4, at).to(tl.uint8), mask=inside)
-
-
 def pool_relu_backward(da: Tensor, which: Tensor, height: int, width: int) -> Tensor:
-    """The gradient (N, B, height, width, C) of pool_relu's input from da (N, B, H/2, W/2, C): da where it passed."""
+    """The gradient (N, B, height, width, C) of what conv_pool_relu pools, from da (N, B, H/2, W/2, C) of its result."""
     clients, batch, _, _, channels = da.shape
     dy = da.new_empty(clients, batch, height, width, channels)
     size = dy[0].numel()

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench fuzz clean
 
 setup: $(INSTALLED)
 
@@ -30,6 +30,9 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/wire.py
+
+fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python fuzz/fuzz_wire.py
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Size and time of sparse payloads on the wire: random supports of a vector of 10⁶ float32 entries, one thread.
+"""Size and time of payloads on the wire, one thread.
 
 python benchmarks/wire.py
 """
@@ -8,33 +8,69 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
-from fedcef.wire import FrameKind, Sparse, decode, encode
+from fedcef.wire import Dense, FrameKind, Levels, Payload, Powers, Sparse, decode, encode
 
-DIM, REPEATS = 1_000_000, 15
+DIM, MODEL, REPEATS = 1_000_000, 4_460_106, 15
+
+
+def timed(payload: Payload) -> tuple[int, float, float]:
+    """The frame's bytes, and the medians in ms of encoding and decoding it."""
+    message = {"delta": payload}
+    encode_s, decode_s = [], []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        frame = encode(message, FrameKind.UP, 0)
+        middle = time.perf_counter()
+        decode(frame)
+        encode_s.append(middle - began)
+        decode_s.append(time.perf_counter() - middle)
+    return len(frame), 1e3 * statistics.median(encode_s), 1e3 * statistics.median(decode_s)
+
+
+def random_supports(generator: torch.Generator) -> None:
+    print(f"Random supports of {DIM} float32 entries")
+    print("kept     bits/index  entropy  encode ms  decode ms")
+    for ratio in (0.3, 0.1, 0.01, 0.001):
+        indices = torch.randperm(DIM, generator=generator)[: int(ratio * DIM)].sort().values
+        size, encode_ms, decode_ms = timed(Sparse(torch.randn(len(indices), generator=generator), indices, DIM))
+        bits = 8 * (size - 4 * len(indices)) / len(indices)
+        entropy = -math.log2(ratio) - (1 - ratio) / ratio * math.log2(1 - ratio)
+        print(f"{ratio:<8} {bits:10.2f} {entropy:8.2f} {encode_ms:10.2f} {decode_ms:10.2f}")
+
+
+def updates(generator: torch.Generator) -> Iterator[tuple[str, Payload, int]]:
+    """Updates of a model: a name, the payload, and how many entries it sends."""
+    x = torch.randn(MODEL, generator=generator)
+    for ratio in (0.01, 0.1):
+        indices = x.abs().topk(int(ratio * MODEL)).indices.sort().values
+        kept = x[indices]
+        yield f"Top-{ratio:.0%} float32", Sparse(kept, indices, MODEL), len(kept)
+        yield f"Top-{ratio:.0%} 4-bit levels", Sparse(four_bits(kept), indices, MODEL), len(kept)
+        yield f"Top-{ratio:.0%} powers of two", Sparse(Powers.of(kept), indices, MODEL), len(kept)
+    yield "all, 4-bit levels", Dense(four_bits(x)), MODEL
+    yield "all, signs", Dense(Levels((x > 0).to(torch.uint8), torch.ones(1), "sign")), MODEL
+
+
+def four_bits(values: Tensor) -> Levels:
+    scale = values.abs().max().reshape(1)
+    return Levels((7 * values / scale + 7).round().to(torch.uint8), scale, "uniform4")
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    print("kept     bits/index  entropy  encode ms  decode ms   (medians)")
-    for ratio in (0.3, 0.1, 0.01, 0.001):
-        generator = torch.Generator().manual_seed(0)
-        indices = torch.randperm(DIM, generator=generator)[: int(ratio * DIM)].sort().values
-        message = {"delta": Sparse(torch.randn(len(indices), generator=generator), indices, DIM)}
-        encode_s, decode_s = [], []
-        for _ in range(REPEATS):
-            began = time.perf_counter()
-            frame = encode(message, FrameKind.UP, 0)
-            middle = time.perf_counter()
-            decode(frame)
-            encode_s.append(middle - began)
-            decode_s.append(time.perf_counter() - middle)
-        bits = 8 * (len(frame) - 4 * len(indices)) / len(indices)
-        entropy = -math.log2(ratio) - (1 - ratio) / ratio * math.log2(1 - ratio)
-        times = [1e3 * statistics.median(times) for times in (encode_s, decode_s)]
-        print(f"{ratio:<8} {bits:10.2f} {entropy:8.2f} {times[0]:10.2f} {times[1]:10.2f}")
+    generator = torch.Generator().manual_seed(0)
+    random_supports(generator)
+    print(f"\nUpdates of {MODEL} parameters")
+    print(f"{'':22} bytes     bits/entry  encode ms  decode ms  together")
+    for name, payload, entries in updates(generator):
+        size, encode_ms, decode_ms = timed(payload)
+        both = encode_ms + decode_ms
+        print(f"{name:22} {size:<9} {8 * size / entries:10.2f} {encode_ms:10.1f} {decode_ms:10.1f} {both:9.1f}")
 
 
 if __name__ == "__main__":

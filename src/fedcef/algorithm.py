@@ -28,7 +28,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedcef.compressors import Compressor, Identity
-from fedcef.received import Received
+from fedcef.received import Received as Received
 from fedcef.regularizers import Regularizer, Zero
 from fedcef.rng import Key
 from fedcef.wire import Payload

@@ -25,11 +25,13 @@ def state_dtype(precision: Precision) -> torch.dtype:
 def matrix_units(precision: Precision) -> Iterator[None]:
     """Whether products of float32 tensors may be computed in tf32 on a GPU; nothing else has such units."""
     allowed = precision in ("tf32", "bfloat16")
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
     torch.set_float32_matmul_precision("high" if allowed else "highest")
     torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cudnn.deterministic = True
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
+        torch.backends.cudnn.deterministic = before[2]

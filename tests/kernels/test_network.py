@@ -61,6 +61,26 @@ def test_gradients_are_those_of_the_loop_over_clients(case: int, clip_norm: floa
         assert near(g, expected) < 0.1  # in a net this small, rounding moves maxima
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
+def test_bfloat16_is_as_near_as_autocast_comes() -> None:
+    """On the paper's network: the error against float32 is that of bfloat16, not of the kernels."""
+    torch.manual_seed(0)
+    data = [(torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,))) for _ in range(CLIENTS)]
+    problem = Problem.build(Cifar10CNN((3, 32, 32), 10), F.cross_entropy, data).to("cuda")
+    clients = torch.arange(CLIENTS, device="cuda")
+    x, key = problem.z0.repeat(CLIENTS, 1), round_key(0, 0, clients)
+    batch = Batches(64).of_round(problem, clients, key, 1)(0)
+    exact, autocast = (
+        ClientLoop(problem, Batches(64), None, precision).gradients(x, clients, batch, key, 0).double()  # type: ignore[arg-type]
+        for precision in ("float32", "bfloat16")
+    )
+    network = BatchedNetwork.of(problem.model, problem.layout, (3, 32, 32))
+    assert network is not None
+    assert batch is not None
+    ours = network.gradients(x, batch.inputs, batch.targets, F.cross_entropy, torch.bfloat16)
+    assert near(ours, exact) < 1.3 * near(autocast, exact)
+
+
 def layout(model: nn.Module) -> Layout:
     return Layout.of(dict(model.named_parameters()))
 

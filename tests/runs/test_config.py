@@ -122,7 +122,10 @@ SECTIONS = "name, label, rounds, seed, num_clients"
         ("compressor.ratio=0", "compressor.ratio is 0; it must be greater than 0."),
         ("compressor.ratio=1.5", "compressor.ratio is 1.5; it must be less than or equal to 1."),
         ("compressor.ratio=big", "compressor.ratio is 'big'; it must be a valid number"),
-        ("compressor.values=int8", "compressor.values is 'int8'; it must be 'native', 'float32', 'float16' or"),
+        (
+            "compressor.values=int8",
+            "compressor.values is 'int8'; it must be 'native', 'float32', 'float16', 'bfloat16',",
+        ),
         ("regularizer.name=l2", "regularizer.name is 'l2'; it must be one of zero, l1, elastic_net"),
         ("regularizer.wight=1", "There is no setting regularizer.wight; there are regularizer.name, "),
         ("regularizer.weight=-1", "regularizer.weight is -1; it must be greater than or equal to 0."),

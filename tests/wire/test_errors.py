@@ -10,7 +10,7 @@ import torch
 from fedcef.errors import FedcefError
 from fedcef.wire import Dense, FrameKind, Nonzeros, Payload, Seeded, Sparse, WireError, cast, decode, encode
 
-from .samples import frame, part, repaired, stacks
+from .samples import every, frame, part, repaired
 
 GOOD = frame(part(Dense(torch.ones(3)).encode()))
 
@@ -51,8 +51,8 @@ BAD_BYTES: dict[str, tuple[bytes, str]] = {
     "UTF-8": (frame(part(b"", b"\xff\xfe")), r"name b'\\xff\\xfe' is not valid UTF-8"),
     "same name": (frame(*[part(Dense(torch.ones(1)).encode())] * 2), "two parts named 'c'"),
     "no head": (frame(part(b"\1\1")), "Part 'c': 6 bytes are needed for the head of a payload, but only 2"),
-    "form": (frame(part(head(form=4))), "Part 'c': Unknown payload form 4; allowed are 1 .dense., 2"),
-    "value type": (frame(part(head(values=5))), "Unknown value type code 5; allowed are 1 .float32., 2"),
+    "form": (frame(part(head(form=7))), "Part 'c': Unknown payload form 7; allowed are 1 .dense., 2"),
+    "value type": (frame(part(head(form=1, values=8))), "Unknown value type code 8; allowed are 1 .float32., 2"),
     "dim": (frame(part(head(dim=2**31 + 1))), "dimension 2147483649 is too large; at most 2147483648"),
     "dense values": (frame(part(head(form=1) + bytes(39))), "40 bytes are needed for 10 float32 values, but only 39"),
     "no count": (frame(part(head() + bytes(3))), "4 bytes are needed for the entry count, but only 3"),
@@ -64,7 +64,7 @@ BAD_BYTES: dict[str, tuple[bytes, str]] = {
     ),
     "no key": (frame(part(head(form=3) + b"\1\0\0\0" + bytes(11))), "8 bytes are needed for the key, but only 7"),
     "no code": (kept(1, b""), "1 bytes are needed for the index code, but only 0"),
-    "code": (kept(1, b"\3"), "Unknown index code 3; allowed are 0 .raw., 1 .bitmap. and 2 .Rice."),
+    "code": (kept(1, b"\4"), "Unknown index code 4; allowed are 0 .raw., 1 .bitmap., 2 .Rice. and 3"),
     "raw short": (kept(2, b"\0" + bytes(7)), "8 bytes are needed for the raw indices, but only 7"),
     "raw order": (kept(2, b"\0" + struct.pack("<II", 3, 2)), "raw indices are not strictly ascending"),
     "raw twice": (kept(2, b"\0" + struct.pack("<II", 3, 3)), "raw indices are not strictly ascending"),
@@ -132,10 +132,10 @@ def test_max_dim() -> None:
         decode(GOOD, max_dim=2)
 
 
-@pytest.mark.parametrize("kind", stacks(()))
+@pytest.mark.parametrize("kind", every())
 def test_a_stack_is_not_sent_as_one(kind: str) -> None:
     with pytest.raises(WireError, match=r"leading axes \(2,\) cannot be encoded as one; take it apart with rows"):
-        encode({"c": stacks((2,))[kind]}, FrameKind.UP, 0)
+        encode({"c": every((2,))[kind]}, FrameKind.UP, 0)
 
 
 UNSENDABLE: dict[str, tuple[Payload, str]] = {

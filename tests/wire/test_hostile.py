@@ -11,9 +11,25 @@ import pytest
 import torch
 
 from fedcef import rng
-from fedcef.wire import Dense, Frame, FrameKind, Seeded, Sparse, WireError, decode, encode
+from fedcef.wire import (
+    Dense,
+    Frame,
+    FrameKind,
+    Levels,
+    LevelTables,
+    LowRank,
+    Payload,
+    Powers,
+    Relay,
+    Rotated,
+    Seeded,
+    Sparse,
+    WireError,
+    decode,
+    encode,
+)
 
-from .samples import frame, part, repaired, sparse, stacks, vector
+from .samples import frame, part, repaired, sparse, stacks, symbols, vector
 
 HEADER_SIZE = 19
 
@@ -124,10 +140,48 @@ TRUTHS: dict[str, bytes] = {  # the most memory for their length: two bytes a va
 }
 
 
+def few_bits() -> dict[str, Payload]:
+    """Many entries in few bytes."""
+    ones, codes = torch.ones(1), torch.zeros(SOME, dtype=torch.uint8)
+    numbers = vector(SOME)
+    signs = Levels(codes, ones, "sign")
+    empty = Sparse(Levels(codes[:0].expand(2000, 0), ones.expand(2000, 1), "sign"), torch.zeros(2000, 0).long(), 9)
+    return {
+        "signs": Dense(signs),
+        "signs everywhere": Sparse(signs, torch.arange(SOME), SOME),
+        "signs here and there": Sparse(signs, rng.subset(rng.seed_key(0), 10 * SOME, SOME), HUGE),
+        "clustered signs": Sparse(
+            signs, torch.cat([torch.arange(SOME // 2), torch.arange(SOME // 2) * 9 + SOME]), HUGE
+        ),
+        "one code": Dense(Levels(codes, ones, "log4bit")),
+        "Huffman codes": Dense(Levels(symbols((), SOME, 16, spread=0.05), ones, "log4bit")),
+        "tables": Dense(LevelTables(codes, torch.ones(1, 2), 1)),
+        "no powers": Dense(Powers.of(numbers * 0)),
+        "powers": Dense(Powers.of(numbers)),
+        "rotated signs": Rotated(signs, torch.tensor(1), SOME, 128),
+        "a large product": LowRank(numbers[:40_000].float(), numbers[:40_000].float(), ones, ((40_000, 40_000), 1), 1),
+        "many shapes": LowRank(ones[:0], ones[:0], numbers[:9000].float(), (1,) * 9000, 1),
+        "many empty payloads": Relay(empty, 0.5),
+        "relayed signs": Relay.of([Dense(signs), Dense(signs)], 0.5),
+    }
+
+
+CODED = {name: encode({"c": payload}, FrameKind.UP, 0) for name, payload in few_bits().items()}
+
+
 @pytest.mark.parametrize("name", LIES | TRUTHS)
 def test_memory_is_bounded_by_the_frame_s_length(name: str) -> None:
     data = (LIES | TRUTHS)[name]
     assert peak_of_decoding(data) <= 16 * len(data) + 2**20
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_memory_is_bounded_by_the_entries_that_are_sent(name: str) -> None:
+    payload, data = few_bits()[name], CODED[name]
+    entries = 0 if isinstance(payload, LowRank) else 2 * SOME if name == "relayed signs" else SOME
+    payloads = 2001 if name == "many empty payloads" else 3
+    assert peak_of_decoding(data) <= 16 * len(data) + 64 * entries + 4096 * payloads + 2**20
+    assert isinstance(decode(data), Frame)
 
 
 @pytest.mark.parametrize("name", TRUTHS)

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedcef.wire import Dense, FrameKind, Nonzeros, Payload, Seeded, Sparse, cast, decode, encode
+from fedcef.wire import (
+    TABLES,
+    Dense,
+    FrameKind,
+    Levels,
+    LevelTables,
+    Nonzeros,
+    Payload,
+    Powers,
+    Seeded,
+    Sparse,
+    Values,
+    cast,
+    decode,
+    encode,
+)
 
 from .reference import read_frame, support
-from .samples import DTYPES, SUPPORTS, decoded_part, sparse, stacks, vector
+from .samples import DTYPES, SUPPORTS, coded, decoded_part, every, relays, sparse, stacks, vector
 
 KINDS = list(stacks(()))
 
@@ -46,6 +62,37 @@ def test_value_and_size_of_every_kind(kind: str, dtype: torch.dtype) -> None:
     assert got.encode() == data
     assert int(got.nbytes()) == len(data) == int(sent.nbytes())
     assert sent.dim == got.dim == 600
+
+
+@pytest.mark.parametrize("kind", coded(()) | relays())
+def test_value_and_size_of_every_coded_kind(kind: str) -> None:
+    sent = (coded(()) | relays())[kind]
+    data = sent.encode()
+    got = decoded_part(data)
+    assert_same(got.dense(), sent.dense())
+    assert got.dense().dtype == torch.float32
+    assert got.encode() == data
+    assert int(got.nbytes()) == len(data) == int(sent.nbytes())
+    assert int(got.paper_nbytes()) == int(sent.paper_nbytes())
+    assert sent.dim == got.dim == 600
+
+
+@pytest.mark.parametrize("kind", every() | relays())
+def test_every_kind_against_the_reference_decoder(kind: str) -> None:
+    payload = (every() | relays())[kind]
+    _, _, parts = read_frame(encode({"c": payload}, FrameKind.UP, 0))
+    assert_same(torch.from_numpy(parts["c"].vector), payload.dense())
+
+
+@pytest.mark.parametrize("kind", coded(()))
+def test_rows_and_sums_of_every_coded_kind(kind: str) -> None:
+    stack = coded((5,))[kind]
+    total = torch.zeros(stack.dim)
+    for row, value in zip(stack.rows(), stack.dense(), strict=True):
+        assert_same(row.dense(), value)
+        expected = total + value
+        decoded_part(row.encode()).add_to(total)
+        assert torch.equal(total, expected)
 
 
 @pytest.mark.parametrize(("kind", "form"), [("nonzeros", Sparse), ("only nonzeros", Dense), ("no nonzeros", Sparse)])
@@ -131,6 +178,44 @@ def payloads(draw: st.DrawFn) -> Payload:
     if stretched > 1:
         return sent
     return draw(st.sampled_from([sent, Dense(vector(dim, dtype)), Nonzeros(sent.dense().to(dtype))]))
+
+
+@st.composite
+def coded_values(draw: st.DrawFn) -> Values:
+    count, block = draw(st.integers(0, 300)), draw(st.sampled_from([0, 1, 7, 64, 1000]))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    blocks = -(-count // block) if block else 1
+    peaked = random.dirichlet(np.full(16, draw(st.sampled_from([0.02, 0.3, 9.0]))))
+
+    def codes(size: int) -> Tensor:
+        return torch.from_numpy(random.choice(16, size=count, p=peaked).astype(np.uint8) % size)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.from_numpy(random.normal(size=shape).astype(np.float32))
+
+    form = draw(st.sampled_from(["levels", "tables", "powers"]))
+    if form == "levels":
+        table = draw(st.sampled_from(sorted(TABLES)))
+        return Levels(codes(len(TABLES[table].levels)), numbers(blocks), table, block)
+    if form == "tables":
+        bits = draw(st.integers(1, 4))
+        return LevelTables(codes(1 << bits), numbers(blocks, 1 << bits), bits, block)
+    spread = draw(st.sampled_from([0.1, 1.0, 30.0]))
+    return Powers.of((spread * numbers(count)).exp2() * numbers(count).clamp(min=draw(st.sampled_from([-9.0, 0.0]))))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(values=coded_values(), stretched=st.sampled_from([1, 2, 17]))
+def test_any_coded_values_against_the_reference_decoder(values: Values, stretched: int) -> None:
+    count = values.shape[-1]
+    for sent in (Dense(values), Sparse(values, torch.arange(count) * stretched, count * stretched)):
+        data = encode({"c": sent}, FrameKind.UP, 0)
+        assert len(sent.encode()) == int(sent.nbytes())
+        got = decode(data).message["c"]
+        _, _, parts = read_frame(data)
+        assert_same(got.dense(), sent.dense())
+        assert_same(got.dense(), torch.from_numpy(parts["c"].vector))
+        assert got.encode() == sent.encode()
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -13,8 +13,10 @@ from fedcef import rng
 from fedcef.wire import (
     Dense,
     FrameKind,
+    Levels,
     Nonzeros,
     Payload,
+    Powers,
     Seeded,
     Sparse,
     encode,
@@ -22,7 +24,7 @@ from fedcef.wire import (
     frame_paper_nbytes,
 )
 
-from .samples import DTYPES, masked, sparse, stacks
+from .samples import DTYPES, every, levels, masked, relays, sparse, stacks, vector
 
 KINDS = list(stacks(()))
 
@@ -63,6 +65,62 @@ def test_random_indices_cost_little_more_than_their_entropy(ratio: float) -> Non
     assert entropy * 0.99 < bits < entropy * 1.03
 
 
+def test_supports_that_differ_from_layer_to_layer_cost_less_than_independent_ones() -> None:
+    dim = 1_000_000
+    density = torch.full((dim,), 0.002, dtype=torch.float64)
+    density[300_000:310_000] = 0.2
+    indices = (rng.uniform(rng.seed_key(3), dim) < density).nonzero().squeeze(-1)
+    count = len(indices)
+    payload = Sparse(torch.zeros(count).half(), indices, dim)
+    bits = 8 * (int(payload.nbytes()) - 2 * count) / count
+    own_entropy = float(_entropy(density).sum()) / count
+    independent_entropy = float(_entropy(torch.tensor(count / dim))) * dim / count
+    assert bits < 1.05 * own_entropy < 0.8 * independent_entropy
+    assert payload.encode()[10 + 2 * count] == 3  # grouped Rice
+    vector = torch.zeros(dim).half()
+    vector[indices] = 1
+    assert int(Nonzeros(vector).nbytes()) == int(payload.nbytes()) == len(payload.encode())
+
+
+def _entropy(share: Tensor) -> Tensor:
+    return -share * share.log2() - (1 - share) * (1 - share).log2()
+
+
+@pytest.mark.parametrize(
+    ("table", "spread", "excess"),
+    [
+        ("uniform4", 0.15, 1.04),
+        ("uniform4", 0.05, 1.1),
+        ("log4bit", 0.15, 1.02),
+        ("ternary", 0.2, 1.05),
+        ("sign", 0.1, 1.02),
+    ],
+)
+def test_coded_values_cost_little_more_than_their_entropy(table: str, spread: float, excess: float) -> None:
+    count = 100_000
+    values = levels((), count, table, spread=spread)
+    shares = values.codes.int().bincount().double() / count
+    entropy = -float((shares * shares.clamp(min=1e-9).log2()).sum())
+    assert entropy * 0.999 < 8 * int(values.nbytes()) / count < entropy * excess
+
+
+def test_what_a_value_costs() -> None:
+    """Bits for each of many normal numbers; 9 bits would be a sign and an exponent, log2 3 = 1.585 a trit."""
+    numbers = vector(100_000).float()
+    codes = (numbers.unsqueeze(-1) > torch.tensor([-0.98, 0.0, 0.98])).sum(-1).to(torch.uint8)
+    cost = {
+        "powers": Powers.of(numbers),
+        "normal2": Levels(codes, torch.ones(1), "normal2"),
+        "ternary": Levels((codes % 3).to(torch.uint8), torch.ones(1), "ternary"),
+        "signs": Levels((numbers > 0).to(torch.uint8), torch.ones(1), "sign"),
+    }
+    bits = {name: 8 * int(values.nbytes()) / 100_000 for name, values in cost.items()}
+    assert bits["powers"] < 3.65
+    assert bits["normal2"] < 1.95
+    assert bits["ternary"] < 1.61
+    assert bits["signs"] < 1.002
+
+
 def test_the_rice_parameter_is_the_best_of_all_on_random_and_clustered_supports() -> None:
     for payload in (stacks(())["sparse"], sparse("every seventh"), sparse("cluster at the end")):
         assert isinstance(payload, Sparse)
@@ -98,13 +156,29 @@ def test_frame_sizes_broadcast_and_are_exact() -> None:
     assert int(frame_paper_nbytes({})) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every())
+def test_the_sizes_of_a_stack_of_any_kind(kind: str) -> None:
+    stack = every((2, 3))[kind]
+    assert stack.nbytes().dtype == torch.int64
+    assert stack.nbytes().tolist() == [[len(payload.encode()) for payload in row.rows()] for row in stack.rows()]
+
+
+@pytest.mark.parametrize("kind", relays())
+def test_relays_read_nothing_back(kind: str) -> None:
+    relay = relays()[kind]
+    with FakeTensorMode() as mode:
+        fake = relay.map_tensors(mode.from_tensor)
+        assert isinstance(fake.nbytes(), FakeTensor)
+        assert fake.nbytes().shape == fake.paper_nbytes().shape == ()
+        assert fake.dense().shape == (600,)
+
+
+@pytest.mark.parametrize("kind", every())
 def test_sizes_read_nothing_back(kind: str) -> None:
     """Fake tensors have shapes but no values: whatever would read one, or make a shape of one, raises."""
-    payload = stacks((2, 3))[kind]
+    payload = every((2, 3))[kind]
     with FakeTensorMode() as mode:
-        fields = vars(payload).items()
-        fake = type(payload)(**{name: mode.from_tensor(x) if isinstance(x, Tensor) else x for name, x in fields})
+        fake = payload.map_tensors(mode.from_tensor)
         assert isinstance(fake.nbytes(), FakeTensor)
         assert fake.nbytes().shape == (2, 3)
         assert fake.paper_nbytes().shape == (2, 3)

@@ -9,9 +9,11 @@ Optimization on Heterogeneous Data", Algorithm 1.  With α = local_lr, K = local
 
 and the server c ← c + mean Δ_i.  Everyone then sets z̃ = z - β c and z = prox_{βh}(z̃).
 
-Two ways to tell the clients: `dense` broadcasts z̃ as the paper does, and everyone rebuilds
+Three ways to tell the clients: `dense` broadcasts z̃ as the paper does, and everyone rebuilds
 c = (z - z̃)/β, which rounding makes inexact in float32; `increment` broadcasts the mean of the Δ_i, which
-is sparse, and from which everyone computes the same c, z̃ and z bit for bit.
+is sparse, and from which everyone computes the same c, z̃ and z bit for bit; `lossy` keeps the true c on the server,
+broadcasts C'(c - ĉ) and has everyone, the server's z included, use ĉ ← ĉ + C'(c - ĉ) in place of c (EF21-BC on
+the control, docs/communication.md).  Then z is still the same everywhere and exactly structured by the prox.
 
 The reading of what the paper leaves open (A1-A22) is in docs/algorithms.md.  Ours: `drift_weight` below 1
 weakens the correction c - c_i, at the price of a biased fixed point; a cohort smaller than N moves
@@ -27,8 +29,9 @@ from torch import Tensor
 
 from fedcef.algorithm import Algorithm, Fraction, Message, Oracle, Received, State, UnitInterval, Vector
 from fedcef.algorithms.local_steps import corrected_steps
+from fedcef.compressors import Compressor, TopK
 from fedcef.rng import Key
-from fedcef.wire import Dense, Nonzeros
+from fedcef.wire import Dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,8 +40,10 @@ class FedCEF(Algorithm):
 
     mixing: Fraction = 1.0
     """η: how much of a round's mean gradient enters v_i."""
-    downlink: Literal["increment", "dense"] = "increment"
-    """What the server sends: the sparse increment of c, or z̃ as in the paper."""
+    downlink: Literal["increment", "dense", "lossy"] = "increment"
+    """What the server sends: the sparse increment of c, z̃ as in the paper, or a compressed correction of c."""
+    down_compressor: Compressor = TopK(ratio=0.05)
+    """C', for the lossy downlink."""
     drift_weight: UnitInterval = 1.0
     """The strength of the correction c - c_i in the local steps; 1 is the paper's, and the only exact one."""
 
@@ -48,7 +53,7 @@ class FedCEF(Algorithm):
         return {"z": z0, "c": z0.new_zeros(z0.shape)}
 
     def server_init(self, z0: Vector) -> State:
-        return {"c": z0.new_zeros(z0.shape)} if self.downlink == "dense" else {}
+        return {} if self.downlink == "increment" else {"c": z0.new_zeros(z0.shape)}
 
     def client_init(self, z0: Vector) -> State:
         return {"c_i": z0.new_zeros(z0.shape), "v_i": z0.new_zeros(z0.shape)}
@@ -64,17 +69,20 @@ class FedCEF(Algorithm):
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         increment = received.share * received.mean["delta"]
         if self.downlink == "increment":
-            return {"increment": Nonzeros(increment)}, {}
+            return {"increment": received.without_loss("delta", increment)}, {}
         c = server["c"] + increment
+        if self.downlink == "lossy":
+            key = Key(received.key, received.key)
+            return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c}
         return {"z_tilde": Dense(replica["z"] - self.step * c)}, {"c": c}
 
     def advance(self, replica: State, down: Message) -> State:
-        if self.downlink == "increment":
-            c = replica["c"] + down["increment"].dense()
-            z_tilde = replica["z"] - self.step * c
-        else:
+        if self.downlink == "dense":
             z_tilde = down["z_tilde"].dense()
             c = (replica["z"] - z_tilde) / self.step
+        else:
+            c = replica["c"] + down["increment"].dense()
+            z_tilde = replica["z"] - self.step * c
         return {"z": self.regularizer.prox(z_tilde, self.step), "c": c}
 
     def diagnostics(self, replica: State, clients: State) -> dict[str, Tensor]:

@@ -1,13 +1,56 @@
 """Compressors C for what is sent."""
 
+from fedcef.compressors.block_sparsifiers import BlockTopK, BlockwiseTopK
 from fedcef.compressors.compressor import Compressor, Identity
-from fedcef.compressors.sparsifiers import LayerwiseTopK, RandK, TopK, largest
+from fedcef.compressors.low_rank import PowerSGD
+from fedcef.compressors.natural import Natural
+from fedcef.compressors.qsgd import QSGD
+from fedcef.compressors.rotations import Drive, Eden
+from fedcef.compressors.signs import OneBit, ScaledSign
+from fedcef.compressors.sparsifiers import STC, LayerwiseTopK, RandK, TopK, largest
+from fedcef.compressors.terngrad import TernGrad
+from fedcef.compressors.three_lc import ThreeLC
+from fedcef.compressors.threshold import Threshold
 
 COMPRESSORS: dict[str, type[Compressor]] = {
     "identity": Identity,
     "topk": TopK,
     "randk": RandK,
     "layerwise_topk": LayerwiseTopK,
+    "blockwise_topk": BlockwiseTopK,
+    "block_topk": BlockTopK,
+    "threshold": Threshold,
+    "stc": STC,
+    "scaled_sign": ScaledSign,
+    "one_bit": OneBit,
+    "three_lc": ThreeLC,
+    "terngrad": TernGrad,
+    "qsgd": QSGD,
+    "natural": Natural,
+    "drive": Drive,
+    "eden": Eden,
+    "powersgd": PowerSGD,
 }
 
-__all__ = ["COMPRESSORS", "Compressor", "Identity", "LayerwiseTopK", "RandK", "TopK", "largest"]
+__all__ = [
+    "COMPRESSORS",
+    "QSGD",
+    "STC",
+    "BlockTopK",
+    "BlockwiseTopK",
+    "Compressor",
+    "Drive",
+    "Eden",
+    "Identity",
+    "LayerwiseTopK",
+    "Natural",
+    "OneBit",
+    "PowerSGD",
+    "RandK",
+    "ScaledSign",
+    "TernGrad",
+    "ThreeLC",
+    "Threshold",
+    "TopK",
+    "largest",
+]

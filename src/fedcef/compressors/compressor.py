@@ -13,6 +13,12 @@ from fedcef.wire import Dense, Payload
 
 
 class Compressor(ABC):
+    """From a vector to what is sent for it (docs/compressors.md).
+
+    What was not finite is not sent as if it were: the payload of a vector with a NaN or an infinity in it cannot be
+    encoded.  Zero goes to zero.
+    """
+
     @abstractmethod
     def compress(self, x: Tensor, key: Key) -> Payload:
         """What is sent for x, (..., p); its decoded value is C(x)."""
@@ -20,6 +26,10 @@ class Compressor(ABC):
     @abstractmethod
     def contraction(self, dim: int) -> float | None:
         """q² of E|C(x) - x|² <= q²|x|² for every x of this length; None if there is none below 1."""
+
+    def variance(self, dim: int) -> float | None:
+        """ω of E|C(x) - x|² <= ω|x|² for every x of this length if E C(x) = x; None if C is biased."""
+        return None
 
     def fit(self, layout: Layout) -> Compressor:
         """The compressor for vectors of this layout; most do not care."""
@@ -34,4 +44,7 @@ class Identity(Compressor):
         return Dense(x)
 
     def contraction(self, dim: int) -> float:
+        return 0.0
+
+    def variance(self, dim: int) -> float:
         return 0.0

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from fedcef.algorithm import Algorithm, Count, Positive
 from fedcef.algorithms import ALGORITHMS
-from fedcef.compressors import COMPRESSORS, Identity
+from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.errors import ConfigError
 from fedcef.options import check, check_prox_steps, choose, completed, explain, make, unknown_key
 from fedcef.precision import Precision, state_dtype
@@ -89,6 +89,8 @@ class Config(BaseModel):
     """Rounds between snapshots to resume from; 0 = none."""
     algorithm: Annotated[Section, _named("fedcef")] = {"name": "fedcef"}
     compressor: Annotated[Section, _named("identity")] = {"name": "identity"}
+    down_compressor: Section = {}
+    """What compresses the way down, in methods that have a lossy downlink."""
     regularizer: Annotated[Section, _named("l1")] = {"name": "l1"}
     data: Annotated[Section, _named("digits")] = {"name": "digits"}
     model: Section = {}
@@ -123,9 +125,23 @@ class Config(BaseModel):
             local_steps=self.local_steps,
             regularizer=problem.regularizer,
             compressor=compressor.fit(problem.layout),
+            **self._down_compressor(name, problem),
         )
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
         return algorithm
+
+    def _down_compressor(self, name: str, problem: Problem) -> dict[str, Compressor]:
+        """The field of a method that can compress the way down."""
+        able = any(f.name == "down_compressor" for f in fields(ALGORITHMS[name]))
+        if self.down_compressor and not (able and self.algorithm.get("downlink") == "lossy"):
+            raise ConfigError(
+                "down_compressor is for the lossy downlink of fedcef; add algorithm.downlink=lossy, or leave it away."
+            )
+        made = make("down_compressor", COMPRESSORS, self._down_section()).fit(problem.layout)
+        return {"down_compressor": made} if able else {}
+
+    def _down_section(self) -> Section:
+        return {"name": "topk", **self.down_compressor} if self.down_compressor else {"name": "topk", "ratio": 0.05}
 
     def variants(self) -> list[Config]:
         """The runs of a comparison, each with its label."""
@@ -139,10 +155,13 @@ class Config(BaseModel):
     def to_toml(self) -> str:
         """All settings, with the defaults of every named thing filled in."""
         table = self.model_dump(by_alias=True, exclude=set() if self.compare else {"compare"})
+        if self.algorithm.get("downlink") == "lossy":
+            table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
         table["algorithm"] = completed(ALGORITHMS, self.algorithm, without=common)
         registries: dict[str, Mapping[str, type[Any]]] = {
             "compressor": COMPRESSORS,
+            "down_compressor": COMPRESSORS,
             "regularizer": REGULARIZERS,
             "data": DATA,
             "local_schedule": SCHEDULES,

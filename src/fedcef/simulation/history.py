@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from torch import Tensor
 
 from fedcef.algorithm import Algorithm
-from fedcef.compressors import Identity
+from fedcef.compressors import Compressor, Identity
 from fedcef.errors import ConfigError
 from fedcef.options import check_prox_steps, validate
 from fedcef.problems.problem import Problem
@@ -41,7 +41,12 @@ def simulate(
     h_name, name = type(problem.regularizer).__name__, type(algorithm).__name__
     check_prox_steps(h_name, problem.regularizer, name, algorithm, rounds)
     schedules = {name: s.for_rounds(rounds) for name, s in options.items() if isinstance(s, Schedule)}
-    algorithm = replace(algorithm, regularizer=problem.regularizer, compressor=algorithm.compressor.fit(problem.layout))
+    fitted: dict[str, Any] = {
+        f.name: value.fit(problem.layout)
+        for f in fields(algorithm)
+        if isinstance(value := getattr(algorithm, f.name), Compressor)
+    }
+    algorithm = replace(algorithm, regularizer=problem.regularizer, **fitted)
     simulation = Simulation(problem, algorithm, **options | schedules)
     how = {name: options[name] for name in ("weighting", "precision") if name in options}
     evaluate = Evaluator(problem, algorithm.step, **how)

@@ -13,6 +13,8 @@ from fedcef.wire.errors import WireError
 
 Integers = NDArray[np.int64]
 
+_CHUNK = 1 << 15  # numbers packed at a time: what is computed for them stays in the cache
+
 
 def bytes_for(bits: int) -> int:
     return (bits + 7) // 8
@@ -42,9 +44,47 @@ def pack_fixed(numbers: Integers, width: int) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()  # packbits flattens
 
 
+def pack_varied(numbers: NDArray[np.uint64], widths: Integers) -> bytes:
+    """Each number in as many bits as its width says (at most 32), least significant first."""
+    ends = np.cumsum(widths)
+    total = int(ends[-1]) if ends.size else 0
+    words = np.zeros((total >> 5) + 2)
+    for first in range(0, len(numbers), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        starts = ends[part] - widths[part]
+        shifted = numbers[part] << (starts & 31).astype(np.uint64)
+        word = starts >> 5
+        base = int(word[0])
+        word -= base
+        here = words[base : base + int(word[-1]) + 2]
+        # bits of a word that do not overlap add up to less than 2^32, which is exact in bincount's float64
+        here += np.bincount(word, weights=shifted & 0xFFFFFFFF, minlength=len(here))
+        here += np.bincount(word + 1, weights=shifted >> np.uint64(32), minlength=len(here))
+    packed: bytes = words.astype("<u4").tobytes()
+    return packed[: bytes_for(total)]
+
+
+def unpack_varied(data: memoryview, widths: Integers, what: str) -> Integers:
+    """Numbers of the given widths (at most 32) from exactly the bytes that they take."""
+    ends = np.cumsum(widths)
+    require_zero_padding(data, int(ends[-1]) if ends.size else 0, what)
+    starts = ends - widths
+    octets = np.zeros(len(data) + 8, dtype=np.uint8)
+    octets[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+    at = starts >> 3
+    numbers: Integers = octets[at].astype(np.int64)
+    for byte in range(1, 5):  # 32 bits from within a byte touch five
+        numbers |= octets[at + byte].astype(np.int64) << 8 * byte
+    numbers >>= starts & 7
+    numbers &= (np.int64(1) << widths) - 1
+    return numbers
+
+
 def unpack_fixed(data: memoryview, count: int, width: int, what: str) -> NDArray[np.uint32]:
     """`count` numbers of `width` bits (at most 32) from exactly the bytes that they take."""
     require_zero_padding(data, count * width, what)
+    if width == 0:
+        return np.zeros(count, dtype=np.uint32)
     bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count * width, bitorder="little")
     octets = np.zeros((count, 4), dtype=np.uint8)
     octets[:, : bytes_for(width)] = np.packbits(bits.reshape(count, width), axis=1, bitorder="little")

@@ -6,36 +6,41 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedcef.wire import value_types
-from fedcef.wire.payload import DENSE, HEAD, Head, Payload, decoded, encode_head, for_each_vector, read_values
+from fedcef.wire.payload import DENSE, HEAD, Head, Payload, encode_head
 from fedcef.wire.reader import Reader
+from fedcef.wire.value_forms import read_values
+from fedcef.wire.values import Sent, as_values, rows_of
 
 
 @dataclass(frozen=True, eq=False)
 class Dense(Payload):
-    values: Tensor  # (..., p)
+    values: Sent  # (..., p)
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
         return self.values.shape[-1]
 
     def dense(self) -> Tensor:
-        return decoded(self.values)
+        return as_values(self.values).dense()
 
     def nbytes(self) -> Tensor:
-        return for_each_vector(HEAD.size + self.dim * self.values.dtype.itemsize, self.values)
+        return HEAD.size + as_values(self.values).nbytes()
 
     def paper_nbytes(self) -> Tensor:
-        return for_each_vector(4 * self.dim, self.values)
+        return as_values(self.values).each(4 * self.dim)
 
     def rows(self) -> list[Payload]:
-        return [Dense(row) for row in self.values.unbind()]
+        return [Dense(row) for row in rows_of(self.values)]
 
     def add_to(self, total: Tensor) -> None:
         total += self.dense().to(total.dtype)
 
     def encode(self) -> bytes:
-        return encode_head(DENSE, self.values, self.dim) + value_types.to_bytes(self.values)
+        values = as_values(self.values)
+        return encode_head(DENSE, values.code, self.dim, values.shape[:-1]) + values.encode()
+
+    def largest(self) -> float:
+        return as_values(self.values).largest()
 
     @classmethod
     def read(cls, reader: Reader, head: Head) -> Dense:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,12 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcef.wire.dense import Dense
 from fedcef.wire.errors import WireError
-from fedcef.wire.payload import DENSE, SEEDED, SPARSE, Head, Payload, read_head
+from fedcef.wire.forms import read_payload
+from fedcef.wire.payload import Payload
 from fedcef.wire.reader import Reader
-from fedcef.wire.seeded import Seeded
-from fedcef.wire.sparse import Sparse
 
 MAGIC = b"FCEF"
 VERSION = 1
@@ -27,8 +25,6 @@ _HEADER = struct.Struct("<4sBBBIQ")  # magic, version, kind, parts, round, bytes
 _CHECKSUM = struct.Struct("<I")
 _NAME_LENGTH = struct.Struct("<B")
 _OVERHEAD = _HEADER.size + _CHECKSUM.size
-
-_FORMS: dict[int, Callable[[Reader, Head], Payload]] = {DENSE: Dense.read, SPARSE: Sparse.read, SEEDED: Seeded.read}
 
 
 class FrameKind(IntEnum):
@@ -65,7 +61,8 @@ def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int) -> byte
 def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
     """The frame that `data` is, whole and nothing more; its payloads own their memory.
 
-    Takes no more than 16 times the frame's length, plus 1 MiB, whatever the bytes say.
+    Takes no more than 16 times the frame's length, 64 bytes for each entry that is sent, 4 KiB for each payload and
+    1 MiB, whatever the bytes say.
     """
     view = memoryview(data).cast("B")
     header = _read_header(view)
@@ -84,7 +81,7 @@ def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
         if name in message:
             raise WireError(f"The frame has two parts named {name!r}; names must be distinct.")
         try:
-            message[name] = _read_payload(reader, max_dim)
+            message[name] = read_payload(reader, max_dim)
         except WireError as error:
             raise WireError(f"Part {name!r}: {error}") from None
     if reader.remaining:
@@ -183,10 +180,3 @@ def _read_name(reader: Reader) -> str:
         return encoded.decode()
     except UnicodeDecodeError:
         raise WireError(f"The part name {encoded!r} is not valid UTF-8.") from None
-
-
-def _read_payload(reader: Reader, max_dim: int) -> Payload:
-    head = read_head(reader, max_dim)
-    if head.form not in _FORMS:
-        raise WireError(f"Unknown payload form {head.form}; allowed are 1 (dense), 2 (sparse) and 3 (seeded).")
-    return _FORMS[head.form](reader, head)

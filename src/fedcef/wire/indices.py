@@ -1,9 +1,9 @@
-"""Which entries of a vector are sent: ascending indices in the smallest of three codes.
+"""Which entries of a vector are sent: ascending indices in the smallest of four codes.
 
-    raw     each index as an unsigned 32-bit integer
-    bitmap  one bit for each of the vector's entries
-    Rice    the gaps between indices, g_j = i_j - i_{j-1} - 1 with i_{-1} = -1:  g_j >> b in unary, and the
-            b low bits as they are (Golomb 1966, Rice 1979); within 2% of the entropy of a random support
+    raw      each index as an unsigned 32-bit integer
+    bitmap   one bit for each of the vector's entries
+    Rice     the gaps between indices, g_j = i_j - i_{j-1} - 1 with i_{-1} = -1, with one Rice parameter
+    grouped  the same with a parameter for each group of 128 gaps
 
 `plan` computes sizes with integer tensor operations of static shape, for one vector or a stack, on any
 device; the encoder follows the same plan, so the two cannot disagree.
@@ -18,24 +18,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcef.wire.bits import (
-    Integers,
-    bytes_for,
-    pack_fixed,
-    pack_unary,
-    positions_of_ones,
-    require_zero_padding,
-    unpack_fixed,
-)
+from fedcef.scan import running_count
+from fedcef.wire.bits import bytes_for, positions_of_ones, require_zero_padding
 from fedcef.wire.errors import WireError
 from fedcef.wire.reader import Reader
+from fedcef.wire.rice import (
+    best_group_parameters,
+    best_parameter,
+    grouped_bytes,
+    read_grouped,
+    read_rice,
+    rice_bytes,
+)
 
-RAW, BITMAP, RICE = range(3)
+RAW, BITMAP, RICE, GROUPED = range(4)
 
-MAX_RICE = 31
-_WINDOW = range(-4, 2)  # Rice parameters tried, around floor(log2(dim / count)); low ones are for clusters
 _CODE = struct.Struct("<B")
-_RICE = struct.Struct("<BI")  # parameter, bytes of the unary stream
 
 
 class Plan(NamedTuple):
@@ -44,6 +42,7 @@ class Plan(NamedTuple):
     nbytes: Tensor
     code: Tensor
     rice: Tensor  # the Rice parameter
+    grouped: Tensor  # (..., groups), those of the groups
 
 
 def gaps_of(indices: Tensor) -> Tensor:
@@ -53,21 +52,25 @@ def gaps_of(indices: Tensor) -> Tensor:
 
 
 def gaps_of_mask(mask: Tensor) -> Tensor:
-    """The same from a mask (..., p) of the entries that are sent; zero where none is."""
-    position = torch.arange(mask.shape[-1], device=mask.device)
-    last_sent = torch.where(mask, position, -1).cummax(-1).values
-    before = torch.nn.functional.pad(last_sent, (1, 0), value=-1)[..., :-1]
-    return torch.where(mask, position - before - 1, 0)
+    """The same from a mask (..., p) of the entries that are sent; (..., p), zero after the last of them."""
+    dim = mask.shape[-1]
+    position = torch.arange(dim, device=mask.device).expand(mask.shape)
+    rank = running_count(mask)
+    slot = torch.where(mask, rank - 1, dim)  # what is not sent lands in one slot more, which is cut off
+    indices = torch.zeros((*mask.shape[:-1], dim + 1), dtype=torch.int64, device=mask.device)
+    gaps = gaps_of(indices.scatter(-1, slot, position)[..., :dim])
+    return torch.where(position < rank[..., -1:], gaps, 0)
 
 
 def plan(gaps: Tensor, count: Tensor, dim: int) -> Plan:
-    """Gaps (..., m), of which `count` (...) belong to entries and the others are zero -> sizes and codes (...)."""
-    rice, rice_size = _best_rice(gaps, count, dim)
+    """Gaps (..., m), of which the first `count` (...) belong to entries and the others are zero -> sizes and codes."""
+    rice, grouped = best_parameter(gaps, count, dim), best_group_parameters(gaps, count)
     nbytes, code = 4 * count, torch.full_like(count, RAW)
-    for other, size in (BITMAP, torch.full_like(count, bytes_for(dim))), (RICE, rice_size):
+    others = (BITMAP, torch.full_like(count, bytes_for(dim))), (RICE, rice.nbytes), (GROUPED, grouped.nbytes)
+    for other, size in others:
         code = torch.where(size < nbytes, other, code)
         nbytes = torch.minimum(size, nbytes)
-    return Plan(_CODE.size + nbytes, code, rice)
+    return Plan(_CODE.size + nbytes, code, rice.chosen, grouped.chosen)
 
 
 def encode_indices(indices: Tensor, dim: int) -> bytes:
@@ -78,16 +81,18 @@ def encode_indices(indices: Tensor, dim: int) -> bytes:
     if gaps.numel() and int(indices[-1]) >= dim:
         raise WireError(f"Index {int(indices[-1])} lies outside a vector of dimension {dim}.")
     choice = plan(gaps, torch.tensor(gaps.numel(), device=gaps.device), dim)
-    code, parameter = int(choice.code), int(choice.rice)
-    array = indices.detach().cpu().numpy()
+    code = int(choice.code)
+    array, gap_array = indices.detach().cpu().numpy(), gaps.detach().cpu().numpy()
     if code == RAW:
         body = array.astype("<u4").tobytes()
     elif code == BITMAP:
         present = np.zeros(dim, dtype=np.uint8)
         present[array] = 1
         body = np.packbits(present, bitorder="little").tobytes()
+    elif code == RICE:
+        body = rice_bytes(gap_array, int(choice.rice))
     else:
-        body = _rice_bytes(gaps.detach().cpu().numpy(), parameter)
+        body = grouped_bytes(gap_array, choice.grouped.cpu().numpy())
     return _CODE.pack(code) + body
 
 
@@ -103,60 +108,12 @@ def read_indices(reader: Reader, count: int, dim: int) -> Tensor:
         require_zero_padding(bitmap, dim, "index bitmap")
         indices = positions_of_ones(bitmap, count, "index bitmap")
     elif code == RICE:
-        indices = _read_rice(reader, count, dim)
+        indices = read_rice(reader, count, dim)
+    elif code == GROUPED:
+        indices = read_grouped(reader, count, dim)
     else:
-        raise WireError(f"Unknown index code {code}; allowed are 0 (raw), 1 (bitmap) and 2 (Rice).")
+        allowed = "0 (raw), 1 (bitmap), 2 (Rice) and 3 (grouped Rice)"
+        raise WireError(f"Unknown index code {code}; allowed are {allowed}.")
     if count and int(indices[-1]) >= dim:
         raise WireError(f"Index {int(indices[-1])} lies outside a vector of dimension {dim}.")
     return torch.from_numpy(indices)
-
-
-def _best_rice(gaps: Tensor, count: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The parameter with the smallest size in the window, the lower one on a tie, and that size: (...), (...)."""
-    spacing = dim // count.clamp(min=1)
-    powers = torch.arange(1, MAX_RICE + 1, device=count.device)
-    centre = (spacing.unsqueeze(-1) >> powers > 0).sum(-1)  # floor(log2(spacing)), in exact integers
-    parameters = [(centre + offset).clamp(0, MAX_RICE) for offset in _WINDOW]
-    sizes = [_rice_size(gaps, count, parameter) for parameter in parameters]
-    best, size = parameters[0], sizes[0]
-    for other, other_size in zip(parameters[1:], sizes[1:], strict=True):
-        best = torch.where(other_size < size, other, best)
-        size = torch.minimum(other_size, size)
-    return best, size
-
-
-def _rice_size(gaps: Tensor, count: Tensor, parameter: Tensor) -> Tensor:
-    unary_bits = count + (gaps >> parameter.unsqueeze(-1)).sum(-1)
-    return _RICE.size + (unary_bits + 7) // 8 + (count * parameter + 7) // 8
-
-
-def _rice_bytes(gaps: Integers, parameter: int) -> bytes:
-    unary = pack_unary(gaps >> parameter)
-    low = pack_fixed(gaps & ((1 << parameter) - 1), parameter)
-    return _RICE.pack(parameter, len(unary)) + unary + low
-
-
-def _read_rice(reader: Reader, count: int, dim: int) -> Integers:
-    parameter, unary_size = reader.unpack(_RICE, "the Rice header")
-    if parameter > MAX_RICE:
-        raise WireError(f"Rice parameter {parameter} is not allowed; the largest is {MAX_RICE}.")
-    longest = bytes_for(count + (dim - count >> parameter))  # also keeps all sums below 2^63
-    if unary_size > longest:
-        raise WireError(
-            f"The unary stream has {unary_size} bytes; {count} of {dim} indices need no more than {longest}."
-        )
-    unary = reader.take(unary_size, "the unary stream")
-    low = reader.take(bytes_for(count * parameter), "the stream of low bits")
-
-    ends = positions_of_ones(unary, count, "unary stream")
-    if unary_size != bytes_for(int(ends[-1]) + 1 if count else 0):
-        raise WireError(f"The unary stream of {unary_size} bytes goes on after its last number.")
-    # ends_j = j + (sum of the quotients up to j), and index_j = j + (sum of the gaps up to j)
-    order = np.arange(count)
-    ends -= order
-    ends <<= parameter
-    ends += order
-    del order
-    if parameter:
-        ends += np.cumsum(unpack_fixed(low, count, parameter, "stream of low bits"), dtype=np.int64)
-    return ends

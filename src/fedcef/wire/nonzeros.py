@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fedcef.wire.dense import Dense
 from fedcef.wire.indices import gaps_of_mask
-from fedcef.wire.payload import Payload, decoded
+from fedcef.wire.payload import Payload
 from fedcef.wire.sparse import Sparse, sparse_nbytes
+from fedcef.wire.values import Floats, largest_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +25,12 @@ class Nonzeros(Payload):
         return self.vector.shape[-1]
 
     def dense(self) -> Tensor:
-        return decoded(self._positive_zeros())
+        return Floats(self._positive_zeros()).dense()
 
     def nbytes(self) -> Tensor:
         mask = self.vector != 0
-        sparse = sparse_nbytes(gaps_of_mask(mask), mask.sum(-1), self.dim, self.vector.dtype.itemsize)
+        count = mask.sum(-1)
+        sparse = sparse_nbytes(count * self.vector.dtype.itemsize, gaps_of_mask(mask), count, self.dim)
         return torch.minimum(sparse, Dense(self.vector).nbytes())
 
     def paper_nbytes(self) -> Tensor:
@@ -48,6 +50,9 @@ class Nonzeros(Payload):
         indices = self.vector.nonzero().squeeze(-1)
         sparse = Sparse(self.vector[indices], indices, self.dim)
         return sparse.encode() if sparse.nbytes() < dense.nbytes() else dense.encode()
+
+    def largest(self) -> float:
+        return largest_of(self.vector)
 
     def _positive_zeros(self) -> Tensor:
         return self.vector.masked_fill(self.vector == 0, 0.0)

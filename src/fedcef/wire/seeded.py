@@ -11,28 +11,17 @@ import torch
 from torch import Tensor
 
 from fedcef import rng
-from fedcef.wire import value_types
-from fedcef.wire.payload import (
-    COUNT,
-    HEAD,
-    SEEDED,
-    Head,
-    Payload,
-    decoded,
-    encode_count,
-    encode_head,
-    for_each_vector,
-    read_count,
-    read_values,
-)
+from fedcef.wire.payload import COUNT, HEAD, SEEDED, Head, Payload, encode_count, encode_head, read_count
 from fedcef.wire.reader import Reader
+from fedcef.wire.value_forms import read_values
+from fedcef.wire.values import Sent, as_values, rows_of
 
 _KEY = struct.Struct("<q")
 
 
 @dataclass(frozen=True, eq=False)
 class Seeded(Payload):
-    values: Tensor  # (..., k), at the indices rng.subset(key, dim, k)
+    values: Sent  # (..., k), at the indices rng.subset(key, dim, k)
     key: Tensor  # () int64, shared by the stack
     dim: int
     support: Tensor | Callable[[], Tensor] | None = (
@@ -40,27 +29,30 @@ class Seeded(Payload):
     )
 
     def dense(self) -> Tensor:
-        values, support = decoded(self.values), self._support()
+        values, support = as_values(self.values).dense(), self._support()
         return values.new_zeros((*values.shape[:-1], self.dim)).scatter(-1, support.expand(values.shape), values)
 
     def nbytes(self) -> Tensor:
-        values_size = self.values.shape[-1] * self.values.dtype.itemsize
-        return for_each_vector(HEAD.size + COUNT.size + values_size + _KEY.size, self.values)
+        return HEAD.size + COUNT.size + as_values(self.values).nbytes() + _KEY.size
 
     def paper_nbytes(self) -> Tensor:
-        return for_each_vector(4 * self.values.shape[-1], self.values)
+        return as_values(self.values).each(4 * self.values.shape[-1])
 
     def rows(self) -> list[Payload]:
         support = self._support()
-        return [Seeded(row, self.key, self.dim, support) for row in self.values.unbind()]
+        return [Seeded(row, self.key, self.dim, support) for row in rows_of(self.values)]
 
     def add_to(self, total: Tensor) -> None:
-        total.index_add_(0, self._support(), decoded(self.values).to(total.dtype))
+        total.index_add_(0, self._support(), as_values(self.values).dense().to(total.dtype))
 
     def encode(self) -> bytes:
-        head = encode_head(SEEDED, self.values, self.dim)
-        count = encode_count(len(self.values), self.dim)
-        return head + count + value_types.to_bytes(self.values) + _KEY.pack(int(self.key))
+        values = as_values(self.values)
+        head = encode_head(SEEDED, values.code, self.dim, values.shape[:-1])
+        count = encode_count(values.shape[-1], self.dim)
+        return head + count + values.encode() + _KEY.pack(int(self.key))
+
+    def largest(self) -> float:
+        return as_values(self.values).largest()
 
     @classmethod
     def read(cls, reader: Reader, head: Head) -> Seeded:

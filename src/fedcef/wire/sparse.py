@@ -6,55 +6,48 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedcef.wire import value_types
 from fedcef.wire.errors import WireError
 from fedcef.wire.indices import encode_indices, gaps_of, plan, read_indices
-from fedcef.wire.payload import (
-    COUNT,
-    HEAD,
-    SPARSE,
-    Head,
-    Payload,
-    decoded,
-    encode_count,
-    encode_head,
-    for_each_vector,
-    read_count,
-    read_values,
-)
+from fedcef.wire.payload import COUNT, HEAD, SPARSE, Head, Payload, encode_count, encode_head, read_count
 from fedcef.wire.reader import Reader
+from fedcef.wire.value_forms import read_values
+from fedcef.wire.values import Sent, as_values, for_each_vector, rows_of
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse(Payload):
-    values: Tensor  # (..., k)
+    values: Sent  # (..., k)
     indices: Tensor  # (..., k) int64, strictly ascending
     dim: int
 
     def dense(self) -> Tensor:
-        values = decoded(self.values)
+        values = as_values(self.values).dense()
         return values.new_zeros((*values.shape[:-1], self.dim)).scatter(-1, self.indices, values)
 
     def nbytes(self) -> Tensor:
         count = for_each_vector(self.indices.shape[-1], self.indices)
-        return sparse_nbytes(gaps_of(self.indices), count, self.dim, self.values.dtype.itemsize)
+        return sparse_nbytes(as_values(self.values).nbytes(), gaps_of(self.indices), count, self.dim)
 
     def paper_nbytes(self) -> Tensor:
-        return for_each_vector(8 * self.values.shape[-1], self.values)
+        return for_each_vector(8 * self.indices.shape[-1], self.indices)
 
     def rows(self) -> list[Payload]:
-        pairs = zip(self.values.unbind(), self.indices.unbind(), strict=True)
+        pairs = zip(rows_of(self.values), self.indices.unbind(), strict=True)
         return [Sparse(values, indices, self.dim) for values, indices in pairs]
 
     def add_to(self, total: Tensor) -> None:
-        total.index_add_(0, self.indices, decoded(self.values).to(total.dtype))
+        total.index_add_(0, self.indices, as_values(self.values).dense().to(total.dtype))
 
     def encode(self) -> bytes:
-        head = encode_head(SPARSE, self.values, self.dim)
-        if self.values.shape != self.indices.shape:
-            raise WireError(f"{len(self.values)} values and {len(self.indices)} indices do not make a sparse vector.")
-        count = encode_count(len(self.values), self.dim)
-        return head + count + value_types.to_bytes(self.values) + encode_indices(self.indices, self.dim)
+        values = as_values(self.values)
+        head = encode_head(SPARSE, values.code, self.dim, values.shape[:-1])
+        if values.shape != self.indices.shape:
+            raise WireError(f"{values.shape[-1]} values and {len(self.indices)} indices do not make a sparse vector.")
+        count = encode_count(values.shape[-1], self.dim)
+        return head + count + values.encode() + encode_indices(self.indices, self.dim)
+
+    def largest(self) -> float:
+        return as_values(self.values).largest()
 
     @classmethod
     def read(cls, reader: Reader, head: Head) -> Sparse:
@@ -63,6 +56,6 @@ class Sparse(Payload):
         return cls(values, read_indices(reader, count, head.dim), head.dim)
 
 
-def sparse_nbytes(gaps: Tensor, count: Tensor, dim: int, itemsize: int) -> Tensor:
-    """The size of a sparse payload from the gaps of its indices; shapes as in `plan`."""
-    return HEAD.size + COUNT.size + count * itemsize + plan(gaps, count, dim).nbytes
+def sparse_nbytes(values: Tensor, gaps: Tensor, count: Tensor, dim: int) -> Tensor:
+    """The size of a sparse payload from that of its values, (...), and the gaps of its indices, as for `plan`."""
+    return HEAD.size + COUNT.size + values + plan(gaps, count, dim).nbytes

@@ -50,11 +50,9 @@ def of_tensor(values: Tensor) -> ValueType:
     return _BY_DTYPE[values.dtype]
 
 
-def of_code(code: int) -> ValueType:
-    """The value type with this number on the wire."""
-    if code not in _BY_CODE:
-        raise WireError(f"Unknown value type code {code}; allowed are {_listed()}.")
-    return _BY_CODE[code]
+def of_code(code: int) -> ValueType | None:
+    """The value type with this number on the wire, if there is one."""
+    return _BY_CODE.get(code)
 
 
 def to_bytes(values: Tensor) -> bytes:
@@ -77,7 +75,3 @@ def _require_finite(bits: NDArray[np.signedinteger], kind: ValueType) -> None:
     bad = (bits & kind.exponent) == kind.exponent
     if bad.any():
         raise WireError(f"Value number {int(bad.argmax())} of {bits.size} is not finite; only finite numbers are sent.")
-
-
-def _listed() -> str:
-    return ", ".join(f"{kind.code} ({kind.name})" for kind in VALUE_TYPES.values())

@@ -1,0 +1,56 @@
+"""A vector in the shortest of several forms that decode to the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from fedcef.wire.errors import WireError
+from fedcef.wire.payload import Payload
+
+
+@dataclass(frozen=True, eq=False)
+class Smallest(Payload):
+    """Each vector of the stack by itself is sent in its shortest form, the first on a tie."""
+
+    choices: tuple[Payload, ...]
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return self.choices[0].dim
+
+    def dense(self) -> Tensor:
+        return self.choices[0].dense()
+
+    def nbytes(self) -> Tensor:
+        return reduce(torch.minimum, [choice.nbytes() for choice in self.choices])
+
+    def paper_nbytes(self) -> Tensor:
+        return reduce(torch.minimum, [choice.paper_nbytes() for choice in self.choices])
+
+    def rows(self) -> list[Payload]:
+        return [Smallest(row) for row in zip(*(choice.rows() for choice in self.choices), strict=True)]
+
+    def add_to(self, total: Tensor) -> None:
+        self.choices[0].add_to(total)
+
+    def encode(self) -> bytes:
+        sizes = [choice.nbytes() for choice in self.choices]
+        if sizes[0].ndim:
+            return self.choices[0].encode()  # says what is wrong
+        return min(zip(map(int, sizes), self.choices, strict=True), key=lambda pair: pair[0])[1].encode()
+
+    def largest(self) -> float:
+        return self.choices[0].largest()
+
+
+def smallest(*payloads: Payload) -> Payload:
+    """A payload that is sent as the shortest of several that decode to the same vector; the first on a tie."""
+    if not payloads:
+        raise WireError("The smallest of no payloads was asked for; there must be at least one.")
+    if len({payload.dim for payload in payloads}) > 1:
+        raise WireError(f"Payloads of dimensions {[payload.dim for payload in payloads]} cannot decode to the same.")
+    return Smallest(payloads) if len(payloads) > 1 else payloads[0]

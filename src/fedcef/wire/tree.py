@@ -1,0 +1,33 @@
+"""What payloads and values have in common: dataclasses around tensors, which are moved from device to device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class TensorTree:
+    """A dataclass whose fields are tensors, trees of them, tuples of such, or plain numbers."""
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The same thing with every tensor replaced by the function's result for it."""
+        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **changed)  # type: ignore[type-var]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """The same thing with its tensors on another device."""
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, TensorTree):
+        return value.map_tensors(function)
+    if isinstance(value, tuple):
+        return tuple(_mapped(item, function) for item in value)
+    return value

@@ -9,6 +9,7 @@ random images.  All variants do the same arithmetic and are run in turn; times a
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
 
 import torch
@@ -65,6 +66,7 @@ def variants(repeats: int) -> dict[str, object]:
 def growth() -> list[dict[str, float]]:
     rows = []
     for clients, hidden in [(10, 512), (20, 512), (50, 512), (100, 512), (10, 128), (10, 1024), (10, 2048)]:
+        gc.collect()  # a simulation and its graph refer to each other
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         task = problem(clients, hidden)

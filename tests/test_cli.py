@@ -167,6 +167,46 @@ def test_sweep_over_experiments_draws_the_papers_figures(fedcef, tmp_path, monke
     assert (tmp_path / "plot" / "paper.html").exists()
 
 
+def test_frontier_then_plot(fedcef, tmp_path):
+    lists = ["--set", "seed=[0,1]", "--only", "uncompressed", "--only", "r=0.01 / 0.05, log3"]
+    result = fedcef("frontier", "frontier_digits", *TINY, *lists, "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert "4/4 done" in result.stderr
+    assert "●" in result.stdout
+    for name in ("frontier.png", "frontier.pdf", "frontier.csv", "frontier.html", "summary.csv", "report.html"):
+        assert (tmp_path / "out" / name).stat().st_size > 100
+    rows = list(csv.DictReader((tmp_path / "out" / "frontier.csv").read_text().splitlines()))
+    assert [(row["label"], row["seeds"]) for row in rows] == [("r=0.01 / 0.05, log3", "2"), ("uncompressed", "2")]
+    again = fedcef("frontier", "frontier_digits", *TINY, *lists, "--out", tmp_path / "out")
+    assert sentence(again) == "4/4 done before"
+
+    plotted = fedcef("plot", tmp_path / "out", "--frontier", "--references", "frontier_mnist", "--out", tmp_path / "p")
+    assert plotted.returncode == 0, plotted.stderr
+    assert "paper: uncompressed" in plotted.stdout
+    assert (tmp_path / "p" / "frontier.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_frontier_without_variants_takes_a_grid(fedcef, tmp_path):
+    (tmp_path / "tiny.toml").write_text(
+        "rounds = 1\nnum_clients = 2\n[data]\nname = 'digits'\n[model]\nname = 'softmax'\n"
+    )
+    result = fedcef("frontier", tmp_path / "tiny.toml", "--only", "r=0.1 log3, lossy 0.5", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert "tiny has no [[compare]] entries; a default grid takes their place:" in result.stdout
+    assert "r=0.01 uniform4, increment" in result.stdout
+    assert "1/1 done" in result.stderr
+
+
+def test_run_within_a_budget(fedcef, tmp_path):
+    changes = ["--set", "rounds=12", "--set", "model.name=softmax"]
+    result = fedcef("run", "demo", *changes, "--budget", "100kB", "--out", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert "the ratio is now" in result.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert 90_000 <= summary["wire_up_bytes"] + summary["wire_down_bytes"] <= 100_000
+    assert "budget = 100000" in (tmp_path / "run" / "config.toml").read_text()
+
+
 def test_the_installed_command_never_shows_a_traceback(tmp_path):
     command = [sys.executable, "-m", "fedcef.cli", "run", "demo", "--set", "compressor.ratio=2"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
@@ -205,6 +245,11 @@ def test_list_names_everything(fedcef):
         (["run", "demo", "--set", "regularizer.on=conv*"], "matches no parameter; there are"),
         (["run", "demo", "--set", "eval.evry=2"], "Did you mean eval.every?"),
         (["run", "--resume", "nowhere"], "holds no run to resume"),
+        (["run", "--resume", "nowhere", "--budget", "1GB"], "leave --set, --budget and --out away"),
+        (["run", "demo", "--budget", "much"], "budget is 'much'; it must be a number of bytes such as 300MB or 1e9."),
+        (["run", "demo", *UNCOMPRESSED_ZHANG, "--budget", "1GB"], "A budget chooses how many entries fedcef sends"),
+        (["frontier", "demo", "--only", "FedSGD"], "There is no variant 'FedSGD' to keep by --only"),
+        (["plot", "nowhere", "--frontier"], "There are no runs to plot"),
         (["compare", "nothing.toml"], "There is no file nothing.toml."),
         (
             ["sweep", "demo", "--only", "FedSGD"],

@@ -1,4 +1,4 @@
-"""Many runs by one command, as `compare` and `sweep` carry them out."""
+"""Many runs by one command, as `compare`, `sweep` and `frontier` carry them out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedcef.runs.config import Reference
 from fedcef.runs.run import next_folder
 from fedcef.runs.sweep import Outcome, Planned, one_by_one, status, write_summary
 from fedcef.runs.workers import side_by_side
-from fedcef.terminal import progress, say, show_paper, show_report, tell
+from fedcef.terminal import progress, say, show_frontier, show_paper, show_report, tell
 
 COLORS = {"finished": "", "diverged": "yellow", "failed": "red"}
 
@@ -44,8 +45,11 @@ class Batch:
         left = sum(state in ("new", "interrupted") for state, _ in standing)
         tell(f"{len(self.runs)} runs, {left} to do.")
 
-    def carry_out(self, jobs: int = 1, paper: bool = False) -> None:
-        """Run what is not done yet, write the report, and leave with the first error's code if there was one."""
+    def carry_out(self, jobs: int = 1, paper: bool = False, frontier: Sequence[Reference] | None = None) -> None:
+        """Run what is not done yet, write the report, and leave with the first error's code if there was one.
+
+        The report can have the paper's figures, and a frontier beside some references.
+        """
         outcomes = self._outcomes(jobs)
         ended = [o.planned.path for o in outcomes if o.status != "failed"]
         for parent in dict.fromkeys(path.parent for path in ended):
@@ -55,6 +59,8 @@ class Batch:
             tell(f"Wrote {self.out / 'summary.csv'}")
         if ended and paper:
             show_paper(ended, self.out)
+        if ended and frontier is not None:
+            show_frontier(ended, self.out, frontier)
         failed = [outcome for outcome in outcomes if outcome.status == "failed"]
         for sentence in dict.fromkeys(outcome.sentence for outcome in failed):
             names = [outcome.planned.name for outcome in failed if outcome.sentence == sentence]

@@ -1,4 +1,4 @@
-"""The command line: run, compare, sweep, plot, list, data."""
+"""The command line: run, compare, sweep, frontier, plot, list, data."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from fedcef.regularizers import REGULARIZERS
 from fedcef.runs.config import Config, load_config
 from fedcef.runs.config import experiments as shipped
 from fedcef.runs.folder import RunFolder
+from fedcef.runs.grid import default_grid, variants_or_grid
 from fedcef.runs.run import next_folder
 from fedcef.runs.run import run as run_to_the_end
-from fedcef.runs.sweep import expand, plan
-from fedcef.terminal import console, progress, say, show_paper, show_report, show_table, tell
+from fedcef.runs.sweep import expand, plan, split
+from fedcef.terminal import console, progress, say, show_frontier, show_paper, show_report, show_table, tell
 
 app = typer.Typer(
     help="Composite federated learning over a narrow network.",
@@ -45,6 +46,10 @@ Lists = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, or sweep over a list, e.g. seed=[0,1,2]."),
 ]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="LABEL", help="Keep this variant of [[compare]]; repeatable.")
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="How many runs at a time, each in its own process.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to; by default a new one below runs/.")]
 
 
@@ -52,19 +57,23 @@ Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to;
 def run(
     experiment: Annotated[str | None, typer.Argument(help="A shipped experiment's name, or a .toml file.")] = None,
     set_: Changes = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="BYTES", help="All bytes of the run, e.g. 300MB: --set budget=…")
+    ] = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
 ) -> None:
     """Train once and write a run folder."""
     if (experiment is None) == (resume is None):
         raise ConfigError("Give an experiment to run, or --resume with the folder of a run to go on with.")
+    changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
     if resume is not None:
-        if set_ or out:
-            raise ConfigError("--resume goes on with a run as it was set; leave --set and --out away.")
+        if changes or out:
+            raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out away.")
         folder = RunFolder.open(resume)
         config = load_config(str(folder.config))
     else:
-        config = load_config(str(experiment), set_ or [])
+        config = load_config(str(experiment), changes)
         folder = RunFolder.new(out or next_folder(Path("runs"), config.name))
     _train(config, folder, resume=resume is not None)
     show_table([folder.path])
@@ -88,11 +97,8 @@ def compare(
 def sweep(
     experiments: Annotated[list[str], typer.Argument(help="Names of shipped experiments, or .toml files.")],
     set_: Lists = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="LABEL", help="Keep this variant of [[compare]]; repeatable."),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many runs at a time, each in its own process.")] = 1,
+    only: Only = None,
+    jobs: Jobs = 1,
     out: Out = None,
     paper: Annotated[bool, typer.Option("--paper", help="Also draw the paper's figures.")] = False,
     dry: Annotated[bool, typer.Option("--dry", help="Show the runs and do nothing.")] = False,
@@ -110,6 +116,26 @@ def sweep(
 
 
 @app.command()
+def frontier(
+    experiment: Annotated[str, typer.Argument(help="A shipped experiment's name, or a .toml file.")],
+    set_: Lists = None,
+    only: Only = None,
+    jobs: Jobs = 1,
+    out: Out = None,
+) -> None:
+    """Run all variants of an experiment as `sweep` does, then draw accuracy against all bytes sent.
+
+    An experiment without [[compare]] entries gets a grid of ratios, values and downlinks.
+    """
+    config = load_config(experiment, split(set_ or [])[0])
+    runs = plan([experiment], set_ or [], only or [], variants_or_grid)
+    if not config.compare:
+        tell(f"{config.name} has no [[compare]] entries; a default grid takes their place:")
+        tell("; ".join(variant.label for variant in default_grid(config)))
+    Batch.below(out, runs).carry_out(jobs, frontier=config.reference)
+
+
+@app.command()
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders.")],
     out: Out = None,
@@ -120,12 +146,20 @@ def plot(
         bool,
         typer.Option("--paper", help="Draw the paper's figures instead: accuracy and loss against GB."),
     ] = False,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Draw accuracy against all bytes sent instead, one point per setting.")
+    ] = False,
+    references: Annotated[
+        str | None, typer.Option("--references", metavar="EXPERIMENT", help="Whose [[reference]] points to draw there.")
+    ] = None,
 ) -> None:
     """Draw the table, the figure and the HTML page of finished runs."""
     folders = [folder for path in runs for folder in _runs_in(path)]
     out = out or (runs[0] if len(runs) == 1 else Path("report"))
     if paper:
         show_paper(folders, out)
+    elif frontier or references:
+        show_frontier(folders, out, load_config(references).reference if references else ())
     else:
         show_report(folders, out)
     if against_density:

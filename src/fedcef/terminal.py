@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcef.errors import ConfigError
-from fedcef.runs.config import Config
+from fedcef.runs.config import Config, Reference
 from fedcef.runs.folder import Record
 from fedcef.runs.run import Watcher
 
@@ -81,4 +81,18 @@ def show_paper(folders: Sequence[Path], out: Path) -> None:
     if not folders:
         raise ConfigError("There are no runs to plot; give folders that `fedcef run` or `fedcef sweep` wrote.")
     for path in write_paper(folders, out):
+        tell(f"Wrote {path}")
+
+
+def show_frontier(folders: Sequence[Path], out: Path, references: Sequence[Reference] = ()) -> None:
+    """Accuracy against bytes: the table on the terminal, the figure, the page and a CSV file in `out`."""
+    from fedcef.report import frontier, frontier_table, load_runs, write_frontier
+
+    if not folders:
+        raise ConfigError("There are no runs to plot; give folders that `fedcef run` or `fedcef frontier` wrote.")
+    records = load_runs(folders)
+    found = frontier(records, [(point.label, point.bytes, point.accuracy) for point in references])
+    console.print(frontier_table(found))
+    tell("● no setting with as few bytes is as accurate" + ("   ☆ reference, by its own count" if references else ""))
+    for path in write_frontier(found, records, out):
         tell(f"Wrote {path}")

@@ -467,3 +467,79 @@ def test_every_experiment_is_valid_and_says_what_it_is(name):
     for variant in chosen.variants() if chosen.compare else [chosen]:
         assert variant.algorithm["name"] in ALGORITHMS
     assert len({v.label for v in chosen.compare}) == len(chosen.compare)
+
+
+# Budgets and references
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("300", 300),
+        ("2.5e9", 2_500_000_000),
+        ("1GB", 10**9),
+        ("1.5 mb", 1_500_000),
+        ("7kB", 7000),
+        ("12B", 12),
+    ],
+)
+def test_amounts_of_bytes(config, text, count):
+    assert config(f"budget={text}").budget == count
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("budget=much", "budget is 'much'; it must be a number of bytes such as 300MB or 1e9."),
+        ("budget=GB", "budget is 'GB'; it must be a number of bytes"),
+        ("budget=true", "budget is True; it must be a number of bytes"),
+        ("budget=inf", "budget is inf; it must be a number of bytes"),
+        ("budget=-1", "budget is -1; it must be greater than or equal to 0."),
+        ("budget_tilt=2", "budget_tilt is 2; it must be less than or equal to 1."),
+    ],
+)
+def test_sentences_about_budgets(sentence, change, says):
+    assert says in sentence(change)
+
+
+def test_a_budget_needs_a_ratio(sentence):
+    says = "A budget chooses how many entries fedcef sends; take algorithm.name=fedcef"
+    assert says in sentence("budget=1MB", "compressor.name=identity")
+    assert says in sentence("budget=1MB", "algorithm.name=zhang", "compressor.name=identity")
+
+
+REFERENCE = """
+[[reference]]
+label = "paper"
+bytes = "72.79GB"
+accuracy = 0.8
+
+[[reference]]
+label = "only its bytes"
+bytes = 1e9
+"""
+
+
+def test_references_are_read_and_are_no_setting_of_a_run(config):
+    found = config(text=LASSO + REFERENCE)
+    assert [(r.label, r.bytes, r.accuracy) for r in found.reference] == [
+        ("paper", 72_790_000_000, 0.8),
+        ("only its bytes", 10**9, None),
+    ]
+    assert "reference" not in found.to_toml()
+    assert not found.model_copy(update={"compare": (Variant(label="a"),)}).variants()[0].reference
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("label = 'a'", "The setting reference.0.bytes is missing."),
+        ("bytes = 5", "The setting reference.0.label is missing."),
+        ("label = 'a'\nbytes = 0", "reference.0.bytes is 0; it must be greater than 0."),
+        ("label = 'a'\nbytes = 5\naccuracy = 80", "reference.0.accuracy is 80; it must be less than or equal to 1."),
+        ("label = 'a'\nbytes = 5\nacuracy = 1", "Did you mean reference.0.accuracy?"),
+    ],
+)
+def test_sentences_about_references(sentence, entry, says):
+    assert says in sentence(text=f"{LASSO}\n[[reference]]\n{entry}\n")

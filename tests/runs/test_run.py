@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from itertools import pairwise
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def run_in(path, settings, *changes, stop_after=None):
     config = load_config(settings, ["local_lr=0.01", *changes])
 
     def watch(record):
-        if record.get("round") == stop_after:
+        if stop_after is not None and record.get("round") == stop_after:
             raise Killed
 
     if (path / "config.toml").exists():
@@ -240,3 +241,69 @@ def test_folders_are_numbered(tmp_path):
     assert next_folder(tmp_path, "demo") == tmp_path / "demo-1"
     (tmp_path / "demo-1").mkdir()
     assert next_folder(tmp_path, "demo") == tmp_path / "demo-2"
+
+
+# A budget of bytes
+
+
+DIGITS = """
+rounds = 20
+local_lr = 0.05
+batch_size = 32
+snapshot_every = 6
+eval.every = 10
+[data]
+name = "digits"
+[model]
+name = "softmax"
+[algorithm]
+name = "fedcef"
+mixing = 0.5
+downlink = "lossy"
+[compressor]
+name = "topk"
+ratio = 0.1
+values = "uniform4"
+"""
+
+
+@pytest.fixture
+def digits(tmp_path):
+    path = tmp_path / "digits.toml"
+    path.write_text(DIGITS)
+    return str(path)
+
+
+def test_a_run_with_a_budget_ends_within_it_and_resumes_to_the_same_bits(tmp_path, digits):
+    free = run_in(tmp_path / "free", digits)
+    total = int(0.5 * (free["wire_up_bytes"] + free["wire_down_bytes"]))
+    changes = [f"budget={total}", "budget_tilt=0.5"]
+    whole = run_in(tmp_path / "whole", digits, *changes)
+    assert 0.9 * total <= whole["wire_up_bytes"] + whole["wire_down_bytes"] <= total
+    records = without_time(tmp_path / "whole")
+    assert "up_ratio" not in records[0]
+    assert all(record["up_ratio"] > 0 and record["down_ratio"] > 0 for record in records[1:])
+    assert len({record["up_ratio"] for record in records[1:]}) > 1
+
+    with pytest.raises(Killed):
+        run_in(tmp_path / "cut", digits, *changes, stop_after=15)
+    run_in(tmp_path / "cut", digits, *changes)
+    assert without_time(tmp_path / "cut") == records
+    for name in ("model.safetensors", "snapshot.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_change_of_level_is_noted(tmp_path, digits):
+    notes = []
+    config = load_config(digits, ["budget=60kB", "budget_tilt=0.9"])
+    run(config, RunFolder.new(tmp_path / "run"), watch=lambda record: notes.append(record.get("note")))
+    changes = [note for note in notes if note and "the ratio is now" in note]
+    ratios = [record["up_ratio"] for record in without_time(tmp_path / "run")[1:]]
+    assert len(changes) == sum(a != b for a, b in pairwise(ratios)) > 0
+
+
+def test_without_a_budget_nothing_knows_of_it(tmp_path, digits):
+    run_in(tmp_path / "run", digits, "budget=0")
+    assert "budget" not in (tmp_path / "run" / "config.toml").read_text()
+    assert not any(name.startswith("budget/") for name in load_file(tmp_path / "run" / "snapshot.safetensors"))
+    assert not any("up_ratio" in record for record in without_time(tmp_path / "run"))

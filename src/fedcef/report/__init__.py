@@ -8,13 +8,30 @@ from pathlib import Path
 
 from fedcef.errors import RunError
 from fedcef.report.figure import figure
+from fedcef.report.frontier import Frontier, frontier, frontier_table, write_csv
+from fedcef.report.frontier_figure import frontier_figure
+from fedcef.report.frontier_page import frontier_page
 from fedcef.report.page import page
 from fedcef.report.paper import paper
 from fedcef.report.records import RunRecord, load_runs
 from fedcef.report.table import table
 from fedcef.report.tradeoff import tradeoff
 
-__all__ = ["RunRecord", "figure", "load_runs", "page", "paper", "table", "tradeoff", "write_paper", "write_report"]
+__all__ = [
+    "Frontier",
+    "RunRecord",
+    "figure",
+    "frontier",
+    "frontier_table",
+    "load_runs",
+    "page",
+    "paper",
+    "table",
+    "tradeoff",
+    "write_frontier",
+    "write_paper",
+    "write_report",
+]
 
 
 def write_report(folders: Sequence[Path], out: Path) -> list[Path]:
@@ -33,6 +50,17 @@ def write_paper(folders: Sequence[Path], out: Path) -> list[Path]:
     records = load_runs(folders)
     _make(out)
     return paper(records, out)
+
+
+def write_frontier(found: Frontier, records: Sequence[RunRecord], out: Path) -> list[Path]:
+    """Writes `frontier.png`, `.pdf`, `.csv` and `.html` into `out`."""
+    _make(out)
+    paths = [out / f"frontier.{suffix}" for suffix in ("png", "pdf", "csv", "html")]
+    frontier_figure(found, paths[0])
+    frontier_figure(found, paths[1])
+    write_csv(found, paths[2])
+    frontier_page(found, records, paths[3])
+    return paths
 
 
 def _make(out: Path) -> None:

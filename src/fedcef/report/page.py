@@ -46,17 +46,28 @@ class Group:
         return f"{dataset_title(self.name)}: {title[0].lower()}{title[1:]}" if self.name else title
 
 
-def page(records: Sequence[RunRecord], path: Path) -> None:
+@dataclass(frozen=True)
+class Lead:
+    """A section before all others: its HTML, the data of its script, and that script's file."""
+
+    html: str
+    data: Mapping[str, Any]
+    script: str
+
+
+def page(records: Sequence[RunRecord], path: Path, lead: Lead | None = None) -> None:
     """Writes the interactive report to `path`."""
     items = methods(records)
     wanted = (lead_metric(items), second_metric(items), "stationarity", "density")
     metrics = tuple(metric for metric in wanted if any(item.curve(metric) for item in items))
     group = Group("", tuple(items), tuple(range(len(items))), metrics)
     axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in X_AXES}
-    write_page([group], [item.name for item in items], axes, path)
+    write_page([group], [item.name for item in items], axes, path, lead)
 
 
-def write_page(groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool], path: Path) -> None:
+def write_page(
+    groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool], path: Path, lead: Lead | None = None
+) -> None:
     """Writes a page with one legend over the panels of all groups; `axes` says which ones are logarithmic."""
     plotly = extra("plotly.offline").get_plotlyjs()
     items = [item for group in groups for item in group.items]
@@ -68,6 +79,7 @@ def write_page(groups: Sequence[Group], names: Sequence[str], axes: Mapping[str,
         facts=_facts(len(names), records),
         help=_help(items),
         css=_file("page.css"),
+        lead=lead.html if lead else "",
         results="".join(_heading(g) + _scrolling(results_table(results(g.items), g.places)) for g in groups),
         axes="".join(_axis_switch(i, key) for i, key in enumerate(axes)),
         legend="".join(
@@ -78,9 +90,9 @@ def write_page(groups: Sequence[Group], names: Sequence[str], axes: Mapping[str,
         settings="".join(_heading(group) + settings_table(group.items) for group in groups),
         again="".join(_heading(g) + "".join(again(r, i) for i in g.items for r in i.records) for g in groups),
         footer=escape(_versions(records)),
-        data=_json(_data(groups, names, axes)),
+        data=_json(_data(groups, names, axes) | ({"lead": lead.data} if lead else {})),
         plotly=plotly,
-        js=_file("page.js"),
+        js=_file("page.js") + (_file(lead.script) if lead else ""),
     )
     try:
         path.write_text(html, encoding="utf-8")

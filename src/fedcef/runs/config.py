@@ -13,7 +13,7 @@ import tomli_w
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from fedcef.algorithm import Algorithm, Count, Positive
+from fedcef.algorithm import Algorithm, Count, Positive, UnitInterval
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.errors import ConfigError
@@ -22,7 +22,9 @@ from fedcef.precision import Precision, state_dtype
 from fedcef.problems.catalog import DATA
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
+from fedcef.runs.amounts import as_bytes
 from fedcef.schedules import SCHEDULES
+from fedcef.simulation.budget import Budget, check_levels
 
 Section = dict[str, Any]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -51,6 +53,16 @@ class Variant(BaseModel):
 
     label: str
     changes: dict[str, Any] = Field(default_factory=dict, alias="set")
+
+
+class Reference(BaseModel):
+    """A point from elsewhere to draw beside the runs of a frontier; only a line where its accuracy is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str
+    bytes: Annotated[Positive, BeforeValidator(as_bytes)]
+    accuracy: UnitInterval | None = None
 
 
 class Config(BaseModel):
@@ -87,6 +99,10 @@ class Config(BaseModel):
     """Whether a GPU replays a recording of the round, where the round can be recorded."""
     snapshot_every: NotNegative = 10
     """Rounds between snapshots to resume from; 0 = none."""
+    budget: Annotated[NotNegative, BeforeValidator(as_bytes)] = 0
+    """What all clients together may send and receive, e.g. "300MB": ratios then change from round to round; 0 = off."""
+    budget_tilt: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """Above 0 the first rounds get more of the budget than the last, below 0 less."""
     algorithm: Annotated[Section, _named("fedcef")] = {"name": "fedcef"}
     compressor: Annotated[Section, _named("identity")] = {"name": "identity"}
     down_compressor: Section = {}
@@ -96,6 +112,7 @@ class Config(BaseModel):
     model: Section = {}
     eval: Evaluation = Evaluation()
     compare: tuple[Variant, ...] = ()
+    reference: tuple[Reference, ...] = ()
 
     def build_problem(self) -> Problem:
         problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
@@ -128,7 +145,12 @@ class Config(BaseModel):
             **self._down_compressor(name, problem),
         )
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
+        if self.budget:
+            check_levels(algorithm)
         return algorithm
+
+    def build_budget(self) -> Budget | None:
+        return Budget(self.budget, self.rounds, self.budget_tilt) if self.budget else None
 
     def _down_compressor(self, name: str, problem: Problem) -> dict[str, Compressor]:
         """The field of a method that can compress the way down."""
@@ -149,12 +171,14 @@ class Config(BaseModel):
             raise ConfigError(
                 f"{self.name} has no [[compare]] entries; give each run a label and a table `set` of what differs."
             )
-        base = self.model_dump(exclude={"compare"})
+        base = self.model_dump(exclude={"compare", "reference"})
         return [_validated(_changed(base, {**v.changes, "label": v.label})) for v in self.compare]
 
     def to_toml(self) -> str:
         """All settings, with the defaults of every named thing filled in."""
-        table = self.model_dump(by_alias=True, exclude=set() if self.compare else {"compare"})
+        off = {"reference"} | ({"compare"} if not self.compare else set())
+        off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
+        table = self.model_dump(by_alias=True, exclude=off)
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
@@ -255,7 +279,7 @@ def _validated(table: dict[str, Any]) -> Config:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
             *section, key = map(str, first["loc"])
-            kinds: dict[str, type[BaseModel]] = {"eval": Evaluation, "compare": Variant}
+            kinds: dict[str, type[BaseModel]] = {"eval": Evaluation, "compare": Variant, "reference": Reference}
             kind = kinds[section[0]] if section else Config
             allowed = [".".join([*section, field.alias or name]) for name, field in kind.model_fields.items()]
             raise ConfigError(unknown_key(".".join([*section, key]), allowed)) from None

@@ -46,6 +46,8 @@ class _Started:
     numbers: Arrival[Tensor]  # bytes so far, whether all is finite, and the measures if it is evaluated
     down: Arrival[Payload] | None  # its down-message
     snapshot: Arrival[Tensor] | None
+    ratios: Record  # what a budget chose for it
+    notes: tuple[str, ...]
 
 
 def run(config: Config, folder: RunFolder, *, resume: bool = False, watch: Watcher = lambda record: None) -> Record:
@@ -71,6 +73,7 @@ class _Run:
             local_schedule=make("local_schedule", SCHEDULES, config.local_schedule).for_rounds(config.rounds),
             server_schedule=make("server_schedule", SCHEDULES, config.server_schedule).for_rounds(config.rounds),
             cuda_graphs=config.cuda_graphs,
+            budget=config.build_budget(),
         )
         self.optimum = _optimum(config, self.problem) if config.eval.optimum else None
         # a gap is a difference of nearly equal numbers: it is taken in float64
@@ -123,7 +126,9 @@ class _Run:
             numbers |= self._evaluate(all_samples=last)
         due = config.snapshot_every and round_ and (last or round_ % config.snapshot_every == 0)
         snapshot = Arrival(snapshot_tensors(simulation)) if due else None
-        self.started.append(_Started(round_, Arrival(numbers), down, snapshot))
+        spender = simulation.spender
+        ratios, notes = (spender.ratios(), spender.take_notes()) if spender else ({}, ())
+        self.started.append(_Started(round_, Arrival(numbers), down, snapshot, ratios, notes))
 
     def _write_down(self, leave: int = 0) -> None:
         """Write down the rounds that the device has finished, waiting until no more than `leave` are left."""
@@ -135,16 +140,19 @@ class _Run:
                 raise self.simulation.diverged(started.round)
             if started.down is not None:
                 self._log(down_frame(started.down.get(), started.round - 1), started.round - 1)
-            self._record(started.round, numbers)
+            for note in started.notes:
+                self.watch({"note": note})
+            self._record(started.round, numbers, started.ratios)
             if started.snapshot is not None:
                 self.folder.save_snapshot(started.round, started.snapshot.get())
 
-    def _record(self, round_: int, numbers: dict[str, Tensor]) -> None:
+    def _record(self, round_: int, numbers: dict[str, Tensor], ratios: Record) -> None:
         sent = {name: int(numbers.pop(name)) for name in tuple(numbers) if name.endswith("_bytes")}
         if numbers:
             self.measures = self._as_numbers(numbers)
         self.wall_s = time.perf_counter() - self.clock
-        self.last = {"round": round_, **sent, **(self.measures if numbers else {}), "wall_s": round(self.wall_s, 3)}
+        measures = self.measures if numbers else {}
+        self.last = {"round": round_, **sent, **ratios, **measures, "wall_s": round(self.wall_s, 3)}
         self.folder.add_record(self.last)
         self.watch(self.last)
 

@@ -52,11 +52,20 @@ class Outcome:
 # From settings to runs
 
 
-def plan(experiments: Iterable[str], changes: Iterable[str], only: Sequence[str] = ()) -> list[Planned]:
+def variants_or_itself(config: Config) -> list[Config]:
+    return config.variants() if config.compare else [config]
+
+
+def plan(
+    experiments: Iterable[str],
+    changes: Iterable[str],
+    only: Sequence[str] = (),
+    variants_of: Callable[[Config], list[Config]] = variants_or_itself,
+) -> list[Planned]:
     """The runs of a sweep, their folders relative to the sweep's own; of several experiments each has a sub-folder."""
     plain, swept = split(changes)
     configs = [load_config(experiment, plain) for experiment in experiments]
-    choices = [config.variants() if config.compare else [config] for config in configs]
+    choices = [variants_of(config) for config in configs]
     known = list(dict.fromkeys(_label(variant) for variants in choices for variant in variants))
     for label in only:
         if label not in known:
@@ -75,7 +84,7 @@ def split(changes: Iterable[str]) -> tuple[list[str], Swept]:
     parsed = {key: (change, value) for change in changes for key, value in [parse_change(change)]}
     swept = {key: value for key, (_, value) in parsed.items() if isinstance(value, list)}
     for key, values in swept.items():
-        if key in ("name", "label", "compare"):
+        if key in ("name", "label", "compare", "reference"):
             raise ConfigError(f"{key} cannot be swept; sweep over settings that change a run.")
         if not values:
             raise ConfigError(f"--set {key}=[] sweeps over nothing; give at least one value.")

@@ -17,7 +17,8 @@ from fedcef.problems.problem import Problem, Weighting
 from fedcef.received import Received
 from fedcef.rng import round_key
 from fedcef.schedules import Constant, Schedule, in_round
-from fedcef.simulation.capture import CapturedRound
+from fedcef.simulation.budget import Budget, Spender
+from fedcef.simulation.capture import CapturedRounds
 from fedcef.simulation.ledger import Ledger
 from fedcef.threads import is_small, single_thread
 
@@ -47,6 +48,7 @@ class Simulation:
         local_schedule: Schedule = Constant(),
         server_schedule: Schedule = Constant(),
         cuda_graphs: bool = True,
+        budget: Budget | None = None,
     ) -> None:
         self.problem, self.algorithm, self.seed = problem, algorithm, seed
         self.cohort_size = _cohort_size(algorithm, problem.num_clients, clients_per_round)
@@ -70,8 +72,8 @@ class Simulation:
         self.ledger = Ledger(problem.num_clients, device)
         self.finite = torch.ones((), dtype=torch.bool, device=device)
         self._captures = cuda_graphs and z0.is_cuda and self._oracle.captures and problem.regularizer.captures
-        self._warm = False
-        self._captured: CapturedRound | None = None
+        self._captured = CapturedRounds(self)
+        self.spender = Spender(budget, self) if budget else None
 
     def cohort(self, round_: int | Tensor) -> Tensor:
         """The clients that take part in a round, in ascending order."""
@@ -86,16 +88,15 @@ class Simulation:
         """One round; returns its down-message."""
         small = is_small(self.problem.num_clients * self.problem.dim)
         with torch.no_grad(), matrix_units(self.precision), single_thread(when=small):
-            if self._captures and self._warm:
-                if self._captured is None:
-                    self._captured = CapturedRound(self)
-                down = self._captured.replay()
-            else:
-                round_ = torch.full((), self.round, dtype=torch.int64, device=self.problem.z0.device)
-                down = self.play(round_)
-                self._warm = True
+            down = self.spender.play(self) if self.spender else self.play_next()
         self.round += 1
         return down
+
+    def play_next(self, level: int = 0) -> Message:
+        """Do the next round, from its recording where there is one for this level of a budget."""
+        if self._captures:
+            return self._captured.play(level)
+        return self.play(torch.full((), self.round, dtype=torch.int64, device=self.problem.z0.device))
 
     def play(self, round_: Tensor) -> Message:
         """Do the round of this number, a tensor on the device: tensor operations only, nothing is read back."""
@@ -128,6 +129,7 @@ class Simulation:
             "server": self.server,
             "clients": self.clients,
             "ledger": self.ledger.state(),
+            **({"budget": self.spender.state()} if self.spender else {}),
         }
 
     def restore(self, round_: int, state: Mapping[str, State]) -> None:
@@ -141,7 +143,9 @@ class Simulation:
         self.replica, self.server, self.clients = here("replica"), here("server"), here("clients")
         self.ledger.restore(here("ledger"))
         self.finite = torch.ones((), dtype=torch.bool, device=device)
-        self._warm, self._captured = False, None
+        self._captured = CapturedRounds(self)
+        if self.spender:
+            self.spender.restore(state["budget"])
 
     def progress(self) -> dict[str, Tensor]:
         """The bytes so far and whether all numbers are finite, on the device."""

@@ -56,6 +56,10 @@ class Ledger:
         """Bytes so far by count and direction."""
         return {name: int(count) for name, count in self.on_device().items()}
 
+    def sent(self) -> int:
+        """All bytes of our own format so far, read back."""
+        return int(self.wire.up + self.wire.down)
+
     def on_device(self) -> dict[str, Tensor]:
         """The totals, not read back."""
         return {

@@ -1,0 +1,52 @@
+"""The settings that a frontier tries where an experiment names none itself."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import product
+from typing import Any
+
+from fedcef.algorithms import ALGORITHMS
+from fedcef.compressors import COMPRESSORS
+from fedcef.compressors.sparsifiers import Sparsifier
+from fedcef.errors import ConfigError
+from fedcef.options import choose
+from fedcef.runs.config import Config, Variant
+
+RATIOS = (0.1, 0.03, 0.01)
+VALUES = ("native", "uniform4", "log3")
+DOWN = 5  # a lossy downlink keeps so many times the share of the uplink: it carries the news of several clients
+
+
+def variants_or_grid(config: Config) -> list[Config]:
+    """The variants of an experiment, or the default grid."""
+    if config.compare:
+        return config.variants()
+    return config.model_copy(update={"compare": default_grid(config)}).variants()
+
+
+def default_grid(config: Config) -> tuple[Variant, ...]:
+    """Ratios by values by downlinks, for a method that compresses."""
+    name = choose("algorithm.name", config.algorithm["name"], ALGORITHMS)
+    kind = ALGORITHMS[name]
+    if not kind.compresses:
+        raise ConfigError(
+            f"{config.name} has no [[compare]] entries, and {name} has no compressor to vary; add entries, or take "
+            "algorithm.name=fedcef."
+        )
+    lossy = [False, True] if any(f.name == "down_compressor" for f in fields(kind)) else [False]
+    named = COMPRESSORS.get(str(config.compressor.get("name")))
+    chosen = {} if named and issubclass(named, Sparsifier) else {"compressor.name": "topk"}
+    return tuple(_variant(*point, chosen, len(lossy) > 1) for point in product(RATIOS, VALUES, lossy))
+
+
+def _variant(ratio: float, values: str, lossy: bool, chosen: dict[str, Any], named: bool) -> Variant:
+    changes: dict[str, Any] = {**chosen, "compressor.ratio": ratio, "compressor.values": values}
+    label = f"r={ratio:g} {values}"
+    if not named:
+        return Variant(label=label, set=changes)
+    if not lossy:
+        return Variant(label=f"{label}, increment", set={**changes, "algorithm.downlink": "increment"})
+    down = min(1.0, DOWN * ratio)
+    changes |= {"algorithm.downlink": "lossy", "down_compressor.ratio": down, "down_compressor.values": values}
+    return Variant(label=f"{label}, lossy {down:g}", set=changes)

@@ -72,6 +72,10 @@ class Algorithm(ABC):
     """Whether a round with some of the clients is defined for this method."""
     compresses: ClassVar[bool] = False
     """Whether the method has a place for a compressor."""
+    adds_up: ClassVar[tuple[str, ...] | None] = None
+    """The parts of up-messages of which replica or server keep a sum: the mean over the clients of all that each has
+    sent so far.  If a client loses its state, what it had sent is taken out of its next message.  () if nothing of a
+    lost state is left anywhere; None if that is not known, so that such a client cannot be let in again."""
 
     @property
     def step(self) -> float:

@@ -26,6 +26,7 @@ from fedcef.wire import Dense
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompressedControl(SmoothMethod, ABC):
     compresses: ClassVar[bool] = True
+    adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "c": z0.new_zeros(z0.shape)}

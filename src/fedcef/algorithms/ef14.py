@@ -30,6 +30,7 @@ class EF14(SmoothMethod):
     """Error feedback on compressed gradient steps (EF-SGD)."""
 
     compresses: ClassVar[bool] = True
+    adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}

@@ -27,6 +27,7 @@ class FedCanon(Algorithm):
     """FedCanon (reconstructed): control variates, one proximal step a round."""
 
     partial_participation: ClassVar[bool] = False
+    adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "c": z0.new_zeros(z0.shape)}

@@ -48,6 +48,7 @@ class FedCEF(Algorithm):
     """The strength of the correction c - c_i in the local steps; 1 is the paper's, and the only exact one."""
 
     compresses: ClassVar[bool] = True
+    adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "c": z0.new_zeros(z0.shape)}

@@ -36,6 +36,7 @@ class FedCOMGATE(SmoothMethod):
 
     partial_participation: ClassVar[bool] = False
     compresses: ClassVar[bool] = True
+    adds_up: ClassVar[tuple[str, ...] | None] = ("d_i",)
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "d": z0.new_zeros(z0.shape)}

@@ -21,6 +21,7 @@ not determined: g_i takes up whatever of μ d_i is there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithm import Message, Oracle, Positive, Received, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
@@ -35,6 +36,8 @@ class FedDC(SmoothMethod):
 
     penalty: Positive = 1.0
     """μ: how strongly a client is held near z less its drift.  The authors use 0.01 on CIFAR-10."""
+
+    adds_up: ClassVar[tuple[str, ...] | None] = ("change", "moved")
 
     @property
     def step(self) -> float:

@@ -19,6 +19,7 @@ first proximal steps, of length η_g/μ with little to oppose them, can set all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithm import Message, Oracle, Positive, Received, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
@@ -33,6 +34,8 @@ class FedDyn(SmoothMethod):
 
     penalty: Positive = 1.0
     """μ: how strongly a client is held near z; 1/μ is the server's step.  The authors use 0.01 on CIFAR-10."""
+
+    adds_up: ClassVar[tuple[str, ...] | None] = ("change",)
 
     @property
     def step(self) -> float:

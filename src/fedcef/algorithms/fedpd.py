@@ -36,6 +36,7 @@ class FedPD(SmoothMethod):
     """Where a client's local steps begin: at its own last point, or at z."""
 
     partial_participation: ClassVar[bool] = False
+    adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     @property
     def step(self) -> float:

@@ -27,6 +27,7 @@ class Qsparse(FedAvg):
     """FedAvg with compressed changes and error feedback (Qsparse-local-SGD)."""
 
     compresses: ClassVar[bool] = True
+    adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def client_init(self, z0: Vector) -> State:
         return {"e_i": z0.new_zeros(z0.shape)}

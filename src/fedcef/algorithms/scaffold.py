@@ -20,7 +20,7 @@ nothing compressed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedcef.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
@@ -36,6 +36,8 @@ class SCAFFOLD(SmoothMethod):
 
     option: Literal["I", "II"] = "II"
     """Where the gradients of the next control variate are taken: at the server's point, or along the local steps."""
+
+    adds_up: ClassVar[tuple[str, ...] | None] = ("moved",)
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "c": z0.new_zeros(z0.shape)}

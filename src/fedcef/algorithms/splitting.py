@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedcef.algorithm import Algorithm, Message, Positive, Received, State, Vector
 from fedcef.wire import Dense
@@ -21,6 +21,8 @@ class SplittingMethod(Algorithm, ABC):
     """η: the length of the proximal steps, on f_i and on h; one over the penalty."""
     start: Literal["own", "server"] = "own"
     """Where a client's local steps begin: at its own last point, or at z."""
+
+    adds_up: ClassVar[tuple[str, ...] | None] = ("change",)
 
     @property
     def step(self) -> float:

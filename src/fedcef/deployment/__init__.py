@@ -1,0 +1,27 @@
+"""A run on real machines, without the network: what server and clients keep on disk, and the bytes between them.
+
+A transport carries orders to clients (`Worker.handle`) and replies to the server (`Coordinator.receive`).  It may lose,
+double, delay or damage them; see docs/reliability.md.
+"""
+
+from fedcef.deployment.disk import Disk
+from fedcef.deployment.identity import Roster, RunId
+from fedcef.deployment.reception import Verdict
+from fedcef.deployment.server import Coordinator
+from fedcef.deployment.shard import one_client, without_data
+from fedcef.deployment.store import Store
+from fedcef.deployment.terms import Terms
+from fedcef.deployment.worker import Worker
+
+__all__ = [
+    "Coordinator",
+    "Disk",
+    "Roster",
+    "RunId",
+    "Store",
+    "Terms",
+    "Verdict",
+    "Worker",
+    "one_client",
+    "without_data",
+]

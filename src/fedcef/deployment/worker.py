@@ -1,0 +1,137 @@
+"""A client: takes an order, does the round, keeps what it proposes, and replies.
+
+    order       → which of its two states the server knows of, and the log entries that its replica missed
+    state       committed or pending, by the server's last accepted round; afresh if it has neither
+    replica     the entries it missed, through `advance`; its hash must be the server's
+    work        `algorithm.local`, with this round's and this client's own keys
+    disk        the proposed state and the reply, before the reply is sent
+
+The same order gives the same reply, however often it comes.  A client that is killed at any point is asked again and
+goes on from its disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from fedcef.algorithm import State
+from fedcef.deployment.identity import settings_digest
+from fedcef.deployment.method import Method, hash_of
+from fedcef.deployment.orders import Need, Order, Refusal, Result, Stamp, decode_order
+from fedcef.deployment.shard import gradients_of, oracle_of_round
+from fedcef.deployment.store import ClientState, Store
+from fedcef.errors import RunError
+from fedcef.precision import matrix_units
+from fedcef.problems.problem import Problem
+from fedcef.runs.config import Config
+from fedcef.threads import is_small, single_thread
+from fedcef.wire import FrameKind, WireError, decode, encode
+
+Watcher = Callable[[str], None]
+"""Called with a sentence about what a person should know."""
+
+
+class Worker:
+    def __init__(self, config: Config, shard: Problem, store: Store, *, watch: Watcher = lambda sentence: None) -> None:
+        """`shard` is a problem with this client alone (`shard.one_client`); the store knows its number."""
+        self.config, self.store, self.client, self.watch = config, store, store.client, watch
+        self.method = Method(config, shard)
+        self._gradients = gradients_of(config, shard)
+        self._samples = int(shard.sizes.sum())
+        self._settings = settings_digest(config)
+
+    def handle(self, data: bytes) -> bytes:
+        """The reply to an order; bytes that are no order raise an EnvelopeError."""
+        order = decode_order(data)
+        objection = self._objection(order)
+        if objection:
+            return self._refuse(order, objection)
+        state = self.store.load(order.run)
+        self._report(order, state)
+        if state is not None and state.round > order.round:
+            return self._refuse(order, f"Round {order.round} is over; this client has seen {state.round} rounds.")
+        try:
+            replica = self._followed(order, state)
+            if isinstance(replica, Need):
+                return replica.encode()
+            base, own = self._settled(order, state)
+            if state is not None and _is_repeated(order, state, base):
+                return state.reply
+            return self._work(order, replica, base, own)
+        except (WireError, RunError) as error:
+            return self._refuse(order, str(error))
+
+    def _objection(self, order: Order) -> str:
+        if order.run.settings != self._settings:
+            return "The server's settings are not this client's; start it with the same TOML file and version."
+        if order.client != self.client:
+            return f"The order is for client {order.client}; this is client {self.client}."
+        return ""
+
+    def _refuse(self, order: Order, reason: str) -> bytes:
+        self.watch(reason)
+        return Refusal(order.run, order.round, self.client, reason).encode()
+
+    def _followed(self, order: Order, state: ClientState | None) -> State | Need:
+        """The replica of the order's round, or what is missing for it."""
+        seen, replica = (state.round, state.replica) if state else (0, self.method.start())
+        with torch.no_grad(), single_thread(when=self._small):
+            for frame in order.frames:
+                entry = decode(frame, max_dim=self.method.dim)
+                if entry.kind == FrameKind.STATE and entry.round >= seen:
+                    seen, replica = entry.round, {name: payload.dense() for name, payload in entry.message.items()}
+                elif entry.kind == FrameKind.DOWN and entry.round == seen:
+                    seen, replica = seen + 1, self.method.advance(replica, entry)
+        if seen != order.round:
+            return Need(order.run, order.round, self.client, seen)
+        if hash_of(replica) != order.replica:
+            self.watch(f"The replica of round {order.round} is not the server's; a snapshot is asked for.")
+            return Need(order.run, order.round, self.client, None)
+        return replica
+
+    def _settled(self, order: Order, state: ClientState | None) -> tuple[Stamp | None, State]:
+        """The client state that the server's sums hold, and its stamp; a new one if it was lost."""
+        if state is not None and order.last is not None:
+            if order.last == state.stamp:
+                return state.stamp, state.pending
+            if order.last == state.base:
+                return state.base, state.committed
+        return None, self.method.algorithm.client_init(self.method.z0)
+
+    def _work(self, order: Order, replica: State, base: Stamp | None, own: State) -> bytes:
+        began = time.perf_counter()
+        algorithm = self.method.in_round(order.round)
+        oracle = oracle_of_round(self._gradients, self.config.seed, order.round, self.client, algorithm.local_steps)
+        with torch.no_grad(), matrix_units(self.config.precision), single_thread(when=self._small):
+            up, proposed = algorithm.local(replica, own, oracle, self.method.key(order.round, self.client))
+            frame = encode(up, FrameKind.UP, order.round)
+        seconds = time.perf_counter() - began
+        result = Result(order.run, order.round, self.client, base, order.replica, self._samples, seconds, frame)
+        reply = result.encode()
+        self.store.save(order.run, ClientState(order.round, replica, base, own, result.stamp, proposed, reply))
+        return reply
+
+    def _report(self, order: Order, state: ClientState | None) -> None:
+        """Say what a person should know of the state that was found."""
+        for sentence in self.store.damaged:
+            self.watch(sentence)
+        self.store.damaged.clear()
+        if state is None and self.store.other_runs(order.run):
+            self.watch(f"The states in {self.store.folder} are of other runs; client {self.client} begins afresh.")
+        if order.last is not None and (state is None or order.last not in (state.stamp, state.base)):
+            self.watch(
+                f"Client {self.client} has not its state of round {order.last.round}, which the server accepted; it "
+                "goes on with a new one, and the server takes back what it sent before."
+            )
+
+    @property
+    def _small(self) -> bool:
+        return is_small(self.config.num_clients * self.method.dim)
+
+
+def _is_repeated(order: Order, state: ClientState, base: Stamp | None) -> bool:
+    """Whether the order was done before, from the same state: then its reply still holds."""
+    return state.round == order.round and state.base == base and hash_of(state.replica) == order.replica

@@ -1,0 +1,344 @@
+"""Server and clients in one process, talking in bytes through a transport that fails on purpose.
+
+Time is a number.  A kill drops the object and opens its folder again; a `FaultyDisk` kills, or is full, at any single
+step of writing.
+"""
+
+import errno
+import heapq
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedcef.deployment import Coordinator, Disk, RunId, Store, Terms, Worker, one_client, without_data
+from fedcef.deployment.orders import Result, decode_reply
+from fedcef.errors import RunError
+from fedcef.wire import Dense, FrameKind, WireError, decode, encode
+
+from .forged import with_nan
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing gets to clean up."""
+
+
+class FaultyDisk(Disk):
+    """A disk that stops at a given step from now on: by a kill, in the middle of a write, or because it is full."""
+
+    def __init__(self) -> None:
+        self.fault, self.left, self.steps = "", 0, 0
+
+    def arm(self, fault: str, after: int = 0) -> None:
+        self.fault, self.left = fault, after
+
+    def disarm(self) -> bool:
+        """Whether the fault never came."""
+        unused, self.fault = bool(self.fault), ""
+        return unused
+
+    def write(self, file, data):
+        if self._due():
+            super().write(file, data[: len(data) // 2])
+            self._fail()
+        super().write(file, data)
+
+    def sync(self, descriptor):
+        if self._due():
+            self._fail()  # a process that is killed leaves what it has written, so there is no need to sync here
+
+    def rename(self, part, path):
+        if self._due():
+            self._fail()
+        super().rename(part, path)
+
+    def _due(self):
+        self.steps += 1
+        if not self.fault:
+            return False
+        self.left -= 1
+        return self.left < 0
+
+    def _fail(self):
+        fault, self.fault = self.fault, ""
+        if fault == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        raise Killed
+
+
+DOWN = ("drop order", "double order", "delay order", "cut order", "flip order")
+CLIENT = (
+    "kill client before its work",
+    "kill client while it saves",
+    "kill client before it replies",
+    "client's disk is full",
+    "damage client's newest state",
+    "lose client's state",
+    "client with another run's state",
+)
+UP = (
+    "drop reply",
+    "double reply",
+    "delay reply",
+    "cut reply",
+    "flip reply",
+    "NaN in reply",
+    "huge numbers in reply",
+    "large norm in reply",
+    "reply of another run",
+    "reply of another round",
+    "reply as another client",
+    "reply by a stranger",
+)
+SERVER = ("kill server between steps", "kill server while it saves", "server's disk is full")
+
+
+ALL = DOWN + CLIENT + UP + SERVER
+
+
+class Loopback:
+    def __init__(self, config, path: Path, *, terms=None, seed=0, chance=0.0, kinds=ALL, evaluate=None):
+        self.config, self.path, self.chance, self.kinds, self.evaluate = config, path, chance, kinds, evaluate
+        self.terms = terms or Terms(deadline_s=50, min_clients=min(3, config.clients_per_round or 3))
+        self.random = np.random.default_rng(seed)
+        self.problem = config.build_problem()
+        self.now, self.sequence = 0.0, 0
+        self.queue: list = []
+        self.faults, self.outcomes = Counter(), Counter()
+        self.history: list[dict[int, bool]] = []
+        self.records: list = []
+        self.notes: list[str] = []
+        self.server_disk, self.disks = FaultyDisk(), [FaultyDisk() for _ in range(config.num_clients)]
+        self.server = self._opened() if (path / "server").exists() else self._begun()
+        self.workers = [self.open_worker(client) for client in range(config.num_clients)]
+
+    def name(self, client):
+        return f"site-{client}"
+
+    def folder(self, client):
+        return self.path / f"client-{client}"
+
+    def open_worker(self, client):
+        store = Store(self.folder(client), client, self.disks[client])
+        shard = one_client(self.problem, client)
+        return Worker(self.config, shard, store, watch=self.notes.append)
+
+    def _begun(self):
+        problem, terms = without_data(self.problem), self.terms
+        server = Coordinator.new(
+            self.config, problem, self.path / "server", terms=terms, disk=self.server_disk, evaluate=self.evaluate
+        )
+        for client in range(self.config.num_clients):
+            server.enroll(self.name(client), client)
+        return server
+
+    def _opened(self):
+        return Coordinator.recover(
+            self.path / "server",
+            without_data(self.problem),
+            terms=self.terms,
+            disk=self.server_disk,
+            evaluate=self.evaluate,
+            watch=self.notes.append,
+        )
+
+    def reopen_server(self):
+        self.server_disk.disarm()
+        before = self.server.round
+        self.server = self._opened()
+        assert self.server.round >= before, "a logged round was lost"
+
+    # the run
+
+    def run(self, rounds=None):
+        while not self.server.finished and (rounds is None or self.server.round < rounds):
+            self.play()
+        return self
+
+    def play(self):
+        """One round, however many attempts it takes."""
+        target = self.server.round + 1
+        while self.server.round < target:
+            self._send_all(self.server.start_round(self.now))
+            while self.server.open is not None and not self._over() and self.server.round < target:
+                self._deliver_next()
+                if self._hit("kill server between steps"):
+                    self.reopen_server()
+            if self.server.open is not None and self.server.can_close(self.now):
+                self._close()
+
+    def _over(self):
+        return self.server.can_close(self.now) or self.server.stalled(self.now)
+
+    def _close(self):
+        open_, before = self.server.open, self.server.round
+        if self._hit("kill server while it saves"):
+            self.server_disk.arm("kill", int(self.random.integers(0, 14)))
+        elif self._hit("server's disk is full"):
+            self.server_disk.arm("full", int(self.random.integers(0, 6)))
+        try:
+            record = self.server.close_round(self.now)
+            if record:
+                self.records.append(record)
+        except Killed:
+            self.reopen_server()
+        except RunError:
+            assert self.server.round == before
+        self.server_disk.disarm()
+        if self.server.round > before:
+            self.history.append(
+                {
+                    client: one.result.base is None and any(client in members for members in self.history)
+                    for client, one in open_.accepted.items()
+                }
+            )
+
+    # the transport
+
+    def _send_all(self, orders):
+        for client, order in orders.items():
+            self._send("order", client, order)
+
+    def _send(self, kind, client, data, delay=1.0):
+        self.sequence += 1
+        heapq.heappush(self.queue, (self.now + delay, self.sequence, kind, client, data))
+
+    def _deliver_next(self):
+        """The next message, if it comes before the deadline."""
+        deadline = self.server.open.began + self.terms.deadline_s
+        if not self.queue or self.queue[0][0] > deadline:
+            self.now = max(self.now, deadline)
+            return
+        self.now, _, kind, client, data = heapq.heappop(self.queue)
+        if kind == "order":
+            self._order_arrives(client, data)
+        else:
+            self._reply_arrives(client, data)
+
+    def _order_arrives(self, client, data):
+        if self._hit("drop order"):
+            return
+        if self._hit("double order"):
+            self._send("order", client, data, 3.0)
+        elif self._hit("delay order"):
+            self._send("order", client, data, 70.0)
+            return
+        elif self._hit("cut order"):
+            data = data[: int(self.random.integers(len(data)))]
+        elif self._hit("flip order"):
+            data = self.flipped(data)
+        self._trouble_at_client(client)
+        try:
+            reply = self.workers[client].handle(data)
+        except WireError:
+            self.outcomes["unreadable order"] += 1
+            return
+        except Killed:
+            self.workers[client] = self.open_worker(client)
+            return
+        finally:
+            self.disks[client].disarm()
+        if self._hit("kill client before it replies"):
+            self.workers[client] = self.open_worker(client)
+            return
+        self._send("reply", client, reply)
+
+    def _trouble_at_client(self, client):
+        states = sorted(self.folder(client).glob("*.state"), key=lambda p: p.stat().st_mtime_ns)
+        if self._hit("kill client before its work"):
+            self.workers[client] = self.open_worker(client)
+        elif self._hit("kill client while it saves"):
+            self.disks[client].arm("kill", int(self.random.integers(0, 4)))
+        elif self._hit("client's disk is full"):
+            self.disks[client].arm("full", int(self.random.integers(0, 3)))
+        elif states and self._hit("damage client's newest state"):
+            states[-1].write_bytes(self.flipped(states[-1].read_bytes()))
+            self.workers[client] = self.open_worker(client)
+        elif states and self._hit("lose client's state"):
+            shutil.rmtree(self.folder(client))
+            self.workers[client] = self.open_worker(client)
+        elif states and self._hit("client with another run's state"):
+            for path in states:
+                path.rename(path.with_name(f"{'0' * 32}-{path.name[-7]}.state"))
+            self.workers[client] = self.open_worker(client)
+
+    def _reply_arrives(self, client, data):
+        if self._hit("drop reply"):
+            return
+        if self._hit("delay reply"):
+            self._send("reply", client, data, 70.0)
+            return
+        if self._hit("double reply"):
+            self._receive(client, data)
+        for kind in UP[3:]:
+            if self._hit(kind):
+                client_name, data = self.forged(kind, client, data)
+                self._receive(client, data, client_name)
+                return
+        self._receive(client, data)
+
+    def _receive(self, client, data, name=None):
+        verdict = self.server.receive(name or self.name(client), data)
+        self.outcomes[verdict.reason or "accepted"] += 1
+        if verdict.order is not None:
+            self._send("order", client, verdict.order)
+
+    def forged(self, kind, client, data):
+        """What an enemy or a fault makes of a reply, and who it says it is from."""
+        if kind == "cut reply":
+            return None, data[: int(self.random.integers(len(data)))]
+        if kind == "flip reply":
+            return None, self.flipped(data)
+        if kind == "reply by a stranger":
+            return "nobody", data
+        reply = decode_reply(data, len(data))
+        if kind == "reply as another client":
+            return self.name((client + 1) % self.config.num_clients), data
+        changes = {
+            "reply of another run": {"run": RunId(reply.run.settings, b"another.")},
+            "reply of another round": {"round": reply.round + 1},
+        }
+        if kind in changes or not isinstance(reply, Result):
+            fields = {**reply.__dict__, **changes.get(kind, {})}
+            return None, type(reply)(**fields).encode()
+        message = decode(reply.frame).message
+        factor = {"huge numbers in reply": 1e30, "large norm in reply": 1e6, "NaN in reply": 1.0}[kind]
+        large = {name: Dense(factor * (payload.dense() + 1.0)) for name, payload in message.items()}
+        frame = encode(large, FrameKind.UP, reply.round)
+        frame = with_nan(frame) if kind == "NaN in reply" else frame
+        return None, Result(**{**reply.__dict__, "frame": frame}).encode()
+
+    def flipped(self, data):
+        changed = bytearray(data)
+        for at in self.random.integers(len(changed), size=3):
+            changed[at] ^= 1 << int(self.random.integers(8))
+        return bytes(changed)
+
+    def _hit(self, kind):
+        if kind not in self.kinds or self.random.random() >= self.chance:
+            return False
+        self.faults[kind] += 1
+        return True
+
+    # what came of it
+
+    def client_states(self):
+        """Every client's true state: the one that its next order would make it go on with."""
+        states = []
+        for client in range(self.config.num_clients):
+            store = Store(self.folder(client), client)
+            state, last = store.load(self.server.run), self.server.books.last[client]
+            init = self.workers[client].method.algorithm.client_init(self.problem.z0)
+            if last is None:
+                states.append(init)
+            elif state is not None and last in (state.stamp, state.base):
+                states.append(state.pending if last == state.stamp else state.committed)
+            else:
+                states.append(None)  # lost, and to be accounted for in its next round
+        return states
+
+    def table(self):
+        states = self.client_states()
+        return {name: torch.stack([state[name] for state in states]) for name in states[0]}

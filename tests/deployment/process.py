@@ -1,0 +1,32 @@
+"""A whole deployment in one process, to be killed: begins or goes on in a folder, and runs to the end."""
+
+import sys
+from pathlib import Path
+
+from fedcef.deployment import Coordinator, Store, Worker, one_client, without_data
+from fedcef.runs.config import load_config
+
+
+def main(settings: str, path: Path) -> None:
+    config = load_config(settings)
+    problem = config.build_problem()
+    if (path / "server" / "config.toml").exists():
+        server = Coordinator.recover(path / "server", without_data(problem))
+    else:
+        server = Coordinator.new(config, without_data(problem), path / "server")
+    workers = [
+        Worker(config, one_client(problem, client), Store(path / f"client-{client}", client))
+        for client in range(config.num_clients)
+    ]
+    for client in range(config.num_clients):
+        server.enroll(f"site-{client}", client)
+    while not server.finished:
+        for client, order in server.start_round(0.0).items():
+            verdict = server.receive(f"site-{client}", workers[client].handle(order))
+            assert verdict.accepted, verdict
+        server.close_round(0.0)
+    server.finish()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,120 @@
+"""A small problem, and the reference that a deployed run must equal: accepted cohorts, through the contract."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from fedcef import rng
+from fedcef.algorithm import State
+from fedcef.deployment.method import Method
+from fedcef.problems.oracles import Batches, make_oracle
+from fedcef.received import Received
+from fedcef.rng import round_key
+from fedcef.runs.config import Config
+from fedcef.simulation.engine import Simulation
+from fedcef.wire import Dense
+
+LASSO = {"name": "lasso", "dim": 40, "samples": 12, "support": 10}
+METHODS = {
+    "fedcef": {"algorithm": {"name": "fedcef", "mixing": 0.5}},
+    "fedcef dense": {"algorithm": {"name": "fedcef", "downlink": "dense"}},
+    "fedcef lossy": {
+        "algorithm": {"name": "fedcef", "downlink": "lossy"},
+        "down_compressor": {"name": "topk", "ratio": 0.2},
+    },
+    "fedcef randk": {"compressor": {"name": "randk", "ratio": 0.2}},
+    "fedcef qsgd": {"compressor": {"name": "qsgd"}},
+    "zhang": {"algorithm": {"name": "zhang"}, "compressor": {"name": "identity"}},
+    "scaffold": {"algorithm": {"name": "scaffold"}, "compressor": {"name": "identity"}},
+    "fedda": {"algorithm": {"name": "fedda"}, "compressor": {"name": "identity"}},
+    "feddr": {"algorithm": {"name": "feddr"}, "compressor": {"name": "identity"}},
+}
+
+
+def settings(method: str = "fedcef", **changes) -> Config:
+    """Settings of a short run; the oracle goes client by client, so that its bits do not depend on their number."""
+    base = {
+        "rounds": 9,
+        "num_clients": 5,
+        "local_steps": 3,
+        "batch_size": 6,
+        "local_lr": 0.01,
+        "oracle": "loop",
+        "snapshot_every": 3,
+        "data": LASSO,
+        "regularizer": {"name": "l1", "weight": 0.05},
+        "compressor": {"name": "topk", "ratio": 0.1},
+    }
+    return Config(**{**base, **METHODS[method], **changes})
+
+
+def simulation(config: Config) -> Simulation:
+    problem = config.build_problem()
+    method = Method(config, problem)
+    return Simulation(
+        problem,
+        method.algorithm,
+        seed=config.seed,
+        batch_size=config.batch_size,
+        clip_norm=config.clip_norm or None,
+        clients_per_round=config.clients_per_round or None,
+        weighting=config.weighting,
+        oracle=config.oracle,
+        precision=config.precision,
+        local_schedule=method._local,
+        server_schedule=method._server,
+    )
+
+
+@dataclass
+class Replayed:
+    replica: State
+    server: State
+    clients: State
+    replicas: list[State] = field(default_factory=list)
+
+
+def replayed(config: Config, history: list[dict[int, bool]]) -> Replayed:
+    """The run with these cohorts, all clients stacked as in the simulator; True marks a client that begins afresh.
+
+    What such a client had sent is known here from the messages themselves, added up.
+    """
+    problem = config.build_problem()
+    method = Method(config, problem)
+    gradients = make_oracle(problem, config.oracle, Batches(config.batch_size), None, config.precision)
+    n, z0 = config.num_clients, problem.z0
+    replica, server = method.algorithm.replica_init(z0), method.algorithm.server_init(z0)
+    init = method.algorithm.client_init(z0)
+    clients = {name: vector.repeat(n, 1) for name, vector in init.items()}
+    sent: dict[int, dict[str, torch.Tensor]] = {}
+    replicas = [replica]
+    for t, members in enumerate(history):
+        algorithm = method.in_round(t)
+        cohort = torch.tensor(sorted(members))
+        for client, afresh in members.items():
+            for name in clients if afresh else ():
+                clients[name] = clients[name].index_copy(0, torch.tensor([client]), init[name][None])
+        key = round_key(config.seed, t, cohort)
+        with torch.no_grad():
+            mine = {name: table[cohort] for name, table in clients.items()}
+            oracle = gradients.for_round(cohort, key, algorithm.local_steps)
+            up, proposed = algorithm.local(replica, mine, oracle, key.fold(rng.COMPRESSION))
+            parts = {name: payload.rows() for name, payload in up.items()}
+            for name in method.adds_up or ():
+                for row, client in enumerate(cohort.tolist()):
+                    new, old = parts[name][row].dense(), sent.get(client, {}).get(name)
+                    if members[client] and old is not None:
+                        parts[name][row] = Dense(new - old)
+                    total = new if old is None or members[client] else old + new
+                    sent.setdefault(client, {})[name] = total
+            weights = problem.sizes.to(z0.dtype)[cohort] if config.weighting == "samples" else None
+            received = Received.of(parts, rng.fold(key.shared, rng.SERVER), share=len(cohort) / n, weights=weights)
+            down, server = algorithm.server_step(server, replica, received)
+            replica = algorithm.advance(replica, down)
+        clients = {name: clients[name].index_copy(0, cohort, proposed[name]) for name in proposed}
+        replicas.append(replica)
+    return Replayed(replica, server, clients, replicas)
+
+
+def equal(a: State, b: State) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,109 @@
+"""A deployed run without faults is the simulated one, bit for bit: replicas, client states and counted bytes."""
+
+import pytest
+
+from fedcef.deployment.orders import OVERHEAD, RESULT_OVERHEAD
+from fedcef.report.records import load_runs
+from fedcef.runs.config import load_config
+from fedcef.simulation.evaluation import Evaluator
+
+from .loopback import Loopback
+from .setting import METHODS, equal, replayed, settings, simulation
+
+COUNTS = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes")
+DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
+
+
+def compare(config, path):
+    deployed, simulated = Loopback(config, path), simulation(config)
+    for t in range(config.rounds):
+        deployed.play()
+        simulated.step()
+        assert equal(deployed.server.books.replica, simulated.replica), f"round {t}"
+        assert equal(deployed.server.books.server, simulated.server), f"round {t}"
+        assert {name: deployed.records[-1][name] for name in COUNTS} == simulated.ledger.totals(), f"round {t}"
+    assert deployed.outcomes.keys() == {"accepted"}
+    if simulated.clients:
+        assert equal(deployed.table(), simulated.clients)
+    return deployed
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_clients(tmp_path, method):
+    compare(settings(method), tmp_path)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "zhang"])
+def test_some_of_the_clients(tmp_path, method):
+    compare(settings(method, clients_per_round=2, rounds=12), tmp_path)
+
+
+@pytest.mark.parametrize("method", ["fedcef", "scaffold"])
+def test_a_classifier(tmp_path, method):
+    compare(settings(method, **DIGITS), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"local_schedule": {"name": "cosine"}, "server_schedule": {"name": "step", "every": 2}},
+        {"weighting": "samples", **DIGITS},
+        {"precision": "float64"},
+        {"batch_size": 0},
+        {"clip_norm": 0.5},
+        {"snapshot_every": 0},
+    ],
+    ids=["schedules", "weights", "float64", "full batches", "clipping", "no snapshots"],
+)
+def test_settings(tmp_path, changes):
+    compare(settings("fedcef", **changes), tmp_path)
+
+
+def test_the_transport_carries_what_is_counted_and_the_envelopes(tmp_path):
+    """Orders are envelopes around the frames that the ledger counts; the last is not sent."""
+    config = settings("fedcef", rounds=12, clients_per_round=2, snapshot_every=2)
+    deployed, simulated = Loopback(config, tmp_path), simulation(config)
+    down = 0
+    for _ in range(config.rounds):
+        deployed.play()
+        record = deployed.records[-1]
+        messages = 2 * record["round"]
+        assert record["transport_up_bytes"] == record["wire_up_bytes"] + messages * RESULT_OVERHEAD
+        assert record["transport_down_bytes"] == down + messages * OVERHEAD
+        simulated.step()
+        down = simulated.ledger.totals()["wire_down_bytes"]
+
+
+def test_the_reference_of_these_tests_is_the_simulator(tmp_path):
+    config = settings("fedcef lossy", clients_per_round=3)
+    simulated = simulation(config)
+    history = [dict.fromkeys(simulated.cohort(t).tolist(), False) for t in range(config.rounds)]
+    for _ in history:
+        simulated.step()
+    reference = replayed(config, history)
+    assert equal(reference.replica, simulated.replica)
+    assert equal(reference.clients, simulated.clients)
+
+
+def test_the_folder_is_a_run_folder(tmp_path):
+    config = settings("fedcef", label="deployed")
+    deployed = Loopback(config, tmp_path).run()
+    summary = deployed.server.finish()
+    (run,) = load_runs([tmp_path / "server"])
+    assert run.status == "finished"
+    assert run.label == "deployed"
+    assert run.last_round == summary["rounds"] == 9
+    assert list(run.rounds["accepted"]) == [0.0] + 9 * [5.0]
+    assert load_config(str(tmp_path / "server" / "config.toml")).algorithm["mixing"] == 0.5
+
+
+def test_measures_are_recorded_in_evaluated_rounds(tmp_path):
+    config = settings("fedcef", eval={"every": 4})
+    evaluator = Evaluator(config.build_problem(), 0.03)
+    deployed = Loopback(config, tmp_path, evaluate=evaluator).run()
+    records = deployed.server.books.folder.records()
+    assert [record["round"] for record in records if "objective" in record] == [0, 4, 8, 9]
+    simulated = simulation(config)
+    for _ in range(config.rounds):
+        simulated.step()
+    assert records[-1]["objective"] == evaluator(simulated.model())["objective"]

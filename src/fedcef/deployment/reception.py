@@ -101,9 +101,9 @@ def far_off(
 ) -> tuple[dict[int, str], float]:
     """The clients whose messages are far larger than usual, and why; and the largest median of any cohort so far.
 
-    Nobody may exceed the factor times the largest median of the rounds before, so that a bad majority cannot make itself
-    the measure.  Of three or more who are left, those who go on may not exceed it times their median either; who begins
-    afresh sends more than they, late in a run far more.
+    Nobody may exceed the factor times the largest median of the rounds before, so that a bad majority cannot make
+    itself the measure.  Of three or more who are left, those who go on may not exceed it times their median either;
+    who begins afresh sends more than they, late in a run far more.
     """
     norms = {client: norm_of(one.message) for client, one in accepted.items()}
     samples = {client: float(one.result.samples) for client, one in accepted.items()} if weighted else {}

@@ -1,14 +1,16 @@
 """Seconds per FedAvg round of this simulator, a plain PyTorch loop, Flower and pfl-research, in one interleaved run.
 
-    python benchmarks/peers.py [--rounds 5] [--repeats 3] [--write]
+    python benchmarks/peers.py [--rounds 3] [--repeats 5] [--patience 30] [--write]
 
 FedAvg with the paper's MNIST network, 10 clients, 10 local steps of batch 64, plain SGD, random images, on the CPU.
 Every measurement is a process of its own that plays two rounds to warm up and then times each round; the contenders
-take turns within each repeat.  One that is not installed is left out.  None is a dependency of the project:
+take turns within each repeat.  Until the patience (in minutes) is used up, a measurement waits while other processes
+use the machine, and rounds that they disturbed do not count, whatever they took; if none is left it is done again.  A
+contender that is not installed is left out.  None is a dependency of the project:
 
     python3 -m venv /tmp/peers-venv
     /tmp/peers-venv/bin/pip install -e . 'flwr[simulation]' pfl
-    /tmp/peers-venv/bin/python benchmarks/peers.py --write
+    /tmp/peers-venv/bin/python benchmarks/peers.py --patience 30 --write
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from measure import machine, table, write
 from plain_loop import plain_cnn
@@ -40,6 +46,8 @@ from fedcef.threads import cores
 
 CLIENTS, STEPS, BATCH, LR = 10, 10, 64, 0.01
 WARM_UP = 2  # rounds; the start of Ray falls into the first
+DISTURBED = 0.1  # of a core: a round counts if other processes use less
+MARK = "FEDCEF_PEERS"  # in the environment of everything that a measurement starts
 
 Seen = Callable[[Iterable[Tensor]], None]
 """Called with the parameters before the first round and after each."""
@@ -147,11 +155,13 @@ def flower_in_process(rounds: int, seen: Seen) -> None:
     """Flower's messages and strategy over a grid of ours that calls the clients one after the other."""
     from flwr.app import Context, Message, RecordDict
     from flwr.serverapp import Grid
+    from flwr.supercore.task_identity import TaskIdentity
 
+    TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1  # messages ask for the sender's
     clients = flower_client()
     contexts = {
-        i: Context(run_id=1, node_id=i, node_config={"partition-id": i - 1}, state=RecordDict(), run_config={})
-        for i in range(1, CLIENTS + 1)
+        2 + i: Context(run_id=1, node_id=2 + i, node_config={"partition-id": i}, state=RecordDict(), run_config={})
+        for i in range(CLIENTS)
     }
 
     class InProcess(Grid):
@@ -174,7 +184,7 @@ def pfl_research(rounds: int, seen: Seen) -> None:
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
     from pfl.algorithm.federated_averaging import FederatedAveraging
-    from pfl.callback import TrainingProcessCallback
+    from pfl.callback.base import TrainingProcessCallback
     from pfl.data.federated_dataset import FederatedDataset
     from pfl.data.pytorch import PyTorchTensorDataset
     from pfl.data.sampling import get_user_sampler
@@ -237,7 +247,7 @@ def contenders() -> dict[str, Contender]:
 
 
 def measured_here(name: str, rounds: int, result: Path) -> None:
-    """Play in this process; keep the seconds of every round and how far the parameters went."""
+    """Play in this process; keep when every round began and ended, and how far the parameters went."""
     times, points = [], []
 
     def seen(parameters: Iterable[Tensor]) -> None:
@@ -246,19 +256,67 @@ def measured_here(name: str, rounds: int, result: Path) -> None:
 
     contenders()[name].play(WARM_UP + rounds, seen)
     if os.environ.get("RANK", "0") == "0":
-        seconds = [end - begin for begin, end in zip(times, times[1:], strict=False)][WARM_UP:]
-        result.write_text(json.dumps({"seconds": seconds, "distance": float((points[1] - points[0]).norm())}))
+        distance = float((points[1] - points[0]).norm())
+        result.write_text(json.dumps({"times": times[WARM_UP:], "distance": distance}))
+
+
+class Others:
+    """The CPU time of all processes that no measurement started."""
+
+    def __init__(self) -> None:
+        self.before = self.read()
+        self.times, self.used = [time.perf_counter()], [0.0]
+
+    def look(self, after: float) -> None:
+        time.sleep(after)
+        now = self.read()
+        used = sum(max(seconds - self.before.get(process, 0.0), 0.0) for process, seconds in now.items())
+        self.before = now
+        self.times.append(time.perf_counter())
+        self.used.append(self.used[-1] + used)
+
+    def cores(self, begin: float, end: float) -> float:
+        """How many cores they used in that time."""
+        used = np.interp([begin, end], self.times, self.used)
+        return float(used[1] - used[0]) / (end - begin)
+
+    @staticmethod
+    def read() -> dict[str, float]:
+        seconds = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                environment = (process / "environ").read_bytes()  # empty for the kernel's, and for one that just ended
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+                if environment and MARK.encode() not in environment and process.name != str(os.getpid()):
+                    seconds[process.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return seconds
+
+
+def undisturbed(name: str, contender: Contender, rounds: int, deadline: float) -> dict[str, Any]:
+    """A measurement's rounds that had the machine to themselves, at least one; after the deadline, any."""
+    while True:
+        others = Others()
+        while time.perf_counter() < deadline:
+            others.look(after=2)
+            if others.cores(*others.times[-2:]) < DISTURBED:
+                break
+        result = measured(name, contender, rounds)
+        patient = time.perf_counter() < deadline
+        result["rounds"] = [r for r in result["rounds"] if r["others"] < DISTURBED or not patient]
+        if result["rounds"]:
+            return result
 
 
 def measured(name: str, contender: Contender, rounds: int) -> dict[str, Any]:
     """Play in a fresh process, with the threads that suit the contender and no way to call home."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
         result = Path(folder) / "result.json"
         # imported, not run: Ray's workers then find the clients' data by name instead of unpacking it in every round
         play = f"import pathlib, peers; peers.measured_here({name!r}, {rounds}, pathlib.Path({str(result)!r}))"
         launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={contender.processes}", "--no-python"]
         command = [sys.executable, *(launcher if contender.torchrun else []), sys.executable, "-c", play]
         environment = {
+            MARK: "1",
             "OMP_NUM_THREADS": str(contender.threads),
             "FLWR_HOME": folder,
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -268,22 +326,30 @@ def measured(name: str, contender: Contender, rounds: int) -> dict[str, Any]:
             "PFL_PYTORCH_DEVICE": "cpu",
             "CUDA_VISIBLE_DEVICES": "",
         }
-        done = subprocess.run(
+        others = Others()
+        process = subprocess.Popen(
             command if contender.torchrun else command[1:],
             cwd=Path(__file__).parent,
             env=os.environ | environment,
-            capture_output=True,
-            text=True,
+            stdout=log,
+            stderr=log,
         )
-        if done.returncode or not result.exists():
-            raise RuntimeError((done.stderr.strip() or "it left no result").splitlines()[-1])
-        return json.loads(result.read_text())  # type: ignore[no-any-return]
+        while process.poll() is None:
+            others.look(after=0.25)
+        if process.returncode or not result.exists():
+            log.seek(0)
+            error = re.search(r"^[\w.]*Error: .*", log.read(), re.MULTILINE)  # the first is the cause of the others
+            raise RuntimeError(error[0] if error else f"its process ended with {process.returncode} and left no result")
+        found = json.loads(result.read_text())
+        played = [{"seconds": b - a, "others": others.cores(a, b)} for a, b in pairwise(found["times"])]
+        return {"rounds": played, "distance": found["distance"]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="rounds in one measurement")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds in one measurement")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--patience", type=float, default=0, help="minutes to wait for a quiet machine, in all")
     parser.add_argument("--write", action="store_true", help="keep the result in benchmarks/results/peers.json")
     arguments = parser.parse_args()
 
@@ -294,20 +360,16 @@ def main() -> None:
             del playing[name]
     about = f"FedAvg, MNIST network, {CLIENTS} clients x {STEPS} steps x batch {BATCH}"
     print(f"{about}; {machine()}", flush=True)
-    seconds: dict[str, list[float]] = {name: [] for name in playing}
-    distances: dict[str, list[float]] = {name: [] for name in playing}
-    loads = []
+    kept: dict[str, list[dict[str, Any]]] = {name: [] for name in playing}
+    deadline = time.perf_counter() + 60 * arguments.patience
     for _ in range(arguments.repeats):
-        loads.append(os.getloadavg()[0])
         for name, contender in tuple(playing.items()):
             try:
-                result = measured(name, contender, arguments.rounds)
+                kept[name].append(undisturbed(name, contender, arguments.rounds, deadline))
             except RuntimeError as error:
                 print(f"{name} is left out: {error}", flush=True)
-                del playing[name], seconds[name], distances[name]
-                continue
-            seconds[name] += result["seconds"]
-            distances[name].append(result["distance"])
+                del playing[name], kept[name]
+    seconds = {name: [r["seconds"] for result in results for r in result["rounds"]] for name, results in kept.items()}
     result = table(seconds, "plain loop")
     if arguments.write:
         settings = {name: {"processes": c.processes, "threads_each": c.threads} for name, c in playing.items()}
@@ -317,10 +379,12 @@ def main() -> None:
             "machine": machine() | packages,
             "settings": settings,
             "repeats": arguments.repeats,
-            "rounds_per_repeat": arguments.rounds,
+            "rounds_per_repeat_at_most": arguments.rounds,
             "warm_up_rounds": WARM_UP,
-            "load_average_before_repeats": loads,
-            "distance_from_start": distances,
+            "distance_from_start": {name: [result["distance"] for result in kept[name]] for name in kept},
+            "cores_used_by_others": {
+                name: [r["others"] for result in results for r in result["rounds"]] for name, results in kept.items()
+            },
         }
         write("peers", record | result)
 

@@ -123,7 +123,7 @@ def assert_arrived(folder, contents=CONTENTS):
 def test_mirror(offer, web):
     folder, url = web
     for name, content in CONTENTS.items():
-        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
     get, lines = offer(Mirror(url))
     assert_arrived(get())
     assert lines[0] == f"Tiny: trying {url}"
@@ -175,7 +175,7 @@ def test_pypi_package(offer, client, already_there, tmp_path):
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
 def test_debian_package(offer, client):
-    members = {f"./usr/share/x/{name}.gz": gzip.compress(content) for name, content in CONTENTS.items()}
+    members = {f"./usr/share/x/{name}.gz": gzip.compress(content, mtime=0) for name, content in CONTENTS.items()}
     commands = client("pack_1_all.deb", deb({"./usr/bin/x": b"boom", **members}))
     get, _ = offer(DebianPackage("pack", "usr/share/x"))
     assert_arrived(get())
@@ -190,7 +190,7 @@ def test_wrong_content_is_refused_and_the_next_source_tried(offer, web):
     for place, contents in {"bad": {**CONTENTS, "b.bin": b"second fiLe"}, "good": CONTENTS}.items():
         (folder / place).mkdir()
         for name, content in contents.items():
-            (folder / place / f"{name}.gz").write_bytes(gzip.compress(content))
+            (folder / place / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
     get, lines = offer(Mirror(f"{url}absent/"), Mirror(f"{url}bad/"), Mirror(f"{url}good/"))
     assert_arrived(get())
     assert "  no: HTTP Error 404: File not found" in lines
@@ -200,7 +200,7 @@ def test_wrong_content_is_refused_and_the_next_source_tried(offer, web):
 
 def test_damaged_file_in_the_cache_is_replaced(offer, web, tmp_path):
     folder, url = web
-    (folder / "a.bin.gz").write_bytes(gzip.compress(CONTENTS["a.bin"]))
+    (folder / "a.bin.gz").write_bytes(gzip.compress(CONTENTS["a.bin"], mtime=0))
     get, _ = offer(Mirror(url))
     (tmp_path / "cache" / "tiny").mkdir(parents=True)
     (tmp_path / "cache" / "tiny" / "a.bin").write_bytes(b"half")
@@ -249,7 +249,7 @@ def test_endless_download_is_cut(offer, web, monkeypatch):
         get()
 
 
-PACKED = gzip.compress(CONTENTS["a.bin"])
+PACKED = gzip.compress(CONTENTS["a.bin"], mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
 
 def test_folder_that_cannot_be_made_ends_the_search(offer, web, tmp_path):
     folder, url = web
-    (folder / "a.bin.gz").write_bytes(gzip.compress(CONTENTS["a.bin"]))
+    (folder / "a.bin.gz").write_bytes(gzip.compress(CONTENTS["a.bin"], mtime=0))
     get, lines = offer(Mirror(url), Mirror(url))
     (tmp_path / "cache").write_bytes(b"in the way")
     with pytest.raises(DataError, match="cannot be written"):

@@ -159,8 +159,10 @@ class Loopback:
 
     def play(self):
         """One round, however many attempts it takes."""
-        target = self.server.round + 1
+        target, attempts = self.server.round + 1, 0
         while self.server.round < target:
+            attempts += 1
+            assert attempts < 300, f"round {target - 1} does not end"
             self._send_all(self.server.start_round(self.now))
             while self.server.open is not None and not self._over() and self.server.round < target:
                 self._deliver_next()

@@ -160,3 +160,27 @@ def test_a_fresh_message_may_be_larger_than_those_of_the_others(tmp_path):
     loop.run()
     assert loop.outcomes.keys() <= {"accepted", "behind"}
     assert loop.history[10][2]
+
+
+def test_a_kill_while_the_sums_are_brought_up_to_date(tmp_path):
+    """What a client had sent is counted once, wherever the server was killed between snapshot and emptied journal."""
+    config = settings("fedcef dense", rounds=8)
+    Loopback(config, tmp_path / "before").run(5)  # the next round ends with the second snapshot
+    kills = 0
+    for step in range(4, 30):
+        shutil.copytree(tmp_path / "before", tmp_path / str(step))
+        loop = Loopback(config, tmp_path / str(step))
+        loop.history = [dict.fromkeys(range(5), False)] * 5
+        loop._send_all(loop.server.start_round(loop.now))
+        while not loop.server.can_close(loop.now):
+            loop._deliver_next()
+        loop.server_disk.arm("kill", step)
+        before = loop.server
+        loop._close()
+        kills += loop.server is not before
+        lose(loop, 2)
+        loop.run()
+        reference = replayed(config, loop.history)
+        assert equal(loop.server.books.replica, reference.replica), step
+        assert equal(loop.server.books.server, reference.server), step
+    assert kills >= 20

@@ -332,3 +332,23 @@ def test_the_refused_are_listed(tmp_path):
 def test_results_know_their_state():
     result = Result(RunId(b"settings", b"a-nonce."), 3, 1, None, bytes(16), 1, 0.0, b"frame")
     assert result.stamp == Stamp.after(None, 3, b"frame")
+
+
+def test_a_bad_majority_is_measured_by_the_rounds_before(tmp_path):
+    """It is refused, the others are not, and the round waits for better replies."""
+    config = settings("fedcef", rounds=3)
+    loop = Loopback(config, tmp_path).run(1)
+    orders = loop.server.start_round(0.0)
+    for client, order in orders.items():
+        data = loop.workers[client].handle(order)
+        data = loop.forged("large norm in reply", client, data)[1] if client < 3 else data
+        assert loop.server.receive(loop.name(client), data).accepted
+    loop.server.books.watch = loop.notes.append
+    assert loop.server.close_round(0.0) is None
+    assert "cannot end: 3 of its replies are far larger" in loop.notes[-1]
+    assert sorted(loop.server.open.accepted) == [3, 4]
+    assert loop.server.stalled(0.0)
+    for client, order in loop.server.start_round(1.0).items():
+        assert loop.server.receive(loop.name(client), loop.workers[client].handle(order)).accepted
+    assert loop.server.close_round(1.0)["accepted"] == 5
+    assert equal(loop.server.books.replica, replayed(config, [EVERYONE] * 2).replica)

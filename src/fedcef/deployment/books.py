@@ -22,8 +22,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save
 from torch import Tensor
@@ -31,7 +29,7 @@ from torch import Tensor
 from fedcef.algorithm import State
 from fedcef.deployment.checks import checked_message
 from fedcef.deployment.disk import Disk
-from fedcef.deployment.identity import Roster, RunId
+from fedcef.deployment.identity import Roster, read_run_id
 from fedcef.deployment.journal import Journal, Note
 from fedcef.deployment.log import RoundLog
 from fedcef.deployment.method import Method, hash_of, snapshot
@@ -39,10 +37,10 @@ from fedcef.deployment.orders import Result, Stamp, decode_reply
 from fedcef.deployment.sealed import DamagedError, seal, unseal
 from fedcef.deployment.settle import Accepted, Settled, count, settle
 from fedcef.deployment.store import stamped, unstamped
+from fedcef.deployment.summary import summary_of
 from fedcef.deployment.sums import Sums
 from fedcef.errors import RunError
 from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.run import versions
 from fedcef.simulation.ledger import Ledger
 
 Evaluate = Callable[[Tensor], Mapping[str, float]]
@@ -61,7 +59,7 @@ class Books:
         """Open the folder of a run and go on from what is in it."""
         self.method, self.folder, self.disk, self.evaluate, self.watch = method, folder, disk, evaluate, watch
         n, path = method.num_clients, folder.path
-        self.run = RunId.read(bytes.fromhex(_json(path / "run.json")["run"]))
+        self.run = read_run_id(path / "run.json")
         self.roster = Roster(path / "clients.json", n, disk)
         self.up_parts = method.up_parts()
 
@@ -190,22 +188,10 @@ class Books:
     def finish(self) -> Record:
         """Write the model and the summary."""
         self._write_lines()
-        config, tensors = self.method.config, self.method.layout.unflatten(self.model())
+        tensors = self.method.layout.unflatten(self.model())
         whole = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
         self.disk.replace(self.folder.model, save(whole, {"round": str(self.round)}))
-        measures = {key: value for key, value in self.folder.records()[-1].items() if key not in ("round", "reasons")}
-        summary: Record = {
-            "label": config.label,
-            "status": "finished",
-            "algorithm": config.algorithm["name"],
-            "dataset": config.data["name"],
-            "model": config.model.get("name", ""),
-            "parameters": self.method.dim,
-            "seed": config.seed,
-            "rounds": self.round,
-            **measures,
-            "versions": versions(),
-        }
+        summary = summary_of(self.method, self.folder.records()[-1])
         self.disk.replace(self.folder.summary, (json.dumps(summary, indent=2) + "\n").encode())
         return summary
 
@@ -259,10 +245,3 @@ class Books:
         assert isinstance(result, Result), "the journal holds accepted results only"
         message = checked_message(result.frame, self.round, self.up_parts, self.method.z0.dtype)
         return Accepted(reply, result, message)
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}.") from None

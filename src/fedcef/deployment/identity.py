@@ -44,6 +44,14 @@ class RunId:
         return bytes(self).hex()
 
 
+def read_run_id(path: Path) -> RunId:
+    """The id that a server gave its run."""
+    try:
+        return RunId.read(bytes.fromhex(json.loads(path.read_text("utf-8"))["run"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} cannot be read: {error}.") from None
+
+
 def settings_digest(config: Config) -> bytes:
     """A hash of all settings, defaults and seed included, except what is a machine's own business."""
     table = tomllib.loads(config.to_toml())

@@ -148,6 +148,10 @@ class Coordinator:
             del self.open.accepted[client]
             self._refuse(client, self.books.roster.identity(client) or "", Unusable("outlier", why))
         if len(self.open.accepted) < self.needed:
+            self.books.watch(
+                f"Round {self.round} cannot end: {len(far)} of its replies are far larger than usual.  If that is so "
+                "for all clients, the run diverges; try a smaller local_lr."
+            )
             return None
         accepted = [self.open.accepted[client] for client in sorted(self.open.accepted)]
         settled = self.books.settle(accepted)

@@ -1,0 +1,24 @@
+"""How a deployed run ended, in the words of a simulated one."""
+
+from __future__ import annotations
+
+from fedcef.deployment.method import Method
+from fedcef.runs.folder import Record
+from fedcef.runs.run import versions
+
+
+def summary_of(method: Method, last: Record) -> Record:
+    """The summary of a run whose last round left this record."""
+    config = method.config
+    return {
+        "label": config.label,
+        "status": "finished",
+        "algorithm": config.algorithm["name"],
+        "dataset": config.data["name"],
+        "model": config.model.get("name", ""),
+        "parameters": method.dim,
+        "seed": config.seed,
+        "rounds": last["round"],
+        **{name: value for name, value in last.items() if name not in ("round", "reasons")},
+        "versions": versions(),
+    }

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test lint bench fuzz clean
+.PHONY: setup demo test test-flower faults lint bench fuzz docs clean
 
 setup: $(INSTALLED)
 
@@ -20,7 +20,15 @@ demo: setup
 
 # One torch thread per test process: results do not depend on it, and processes do not fight for cores.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not flower"
+
+# Real Flower processes: the simulation engine, and a SuperLink with four SuperNodes, TLS and keys, on loopback.
+test-flower: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m flower tests/flower
+
+# More than 200 faults in a running deployment, kill -9 among them; about a quarter of an hour.
+faults: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m faults.run
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,8 +10,8 @@ from fedcef.deployment.reception import Verdict
 from fedcef.deployment.server import Coordinator
 from fedcef.deployment.shard import one_client, without_data
 from fedcef.deployment.store import Store
-from fedcef.deployment.terms import Terms
 from fedcef.deployment.worker import Worker
+from fedcef.runs.terms import Terms
 
 __all__ = [
     "Coordinator",

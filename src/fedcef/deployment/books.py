@@ -185,13 +185,13 @@ class Books:
     def model(self) -> Tensor:
         return self.method.algorithm.model(self.replica)
 
-    def finish(self) -> Record:
+    def finish(self, status: str = "finished") -> Record:
         """Write the model and the summary."""
         self._write_lines()
         tensors = self.method.layout.unflatten(self.model())
         whole = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
         self.disk.replace(self.folder.model, save(whole, {"round": str(self.round)}))
-        summary = summary_of(self.method, self.folder.records()[-1])
+        summary = summary_of(self.method, self.folder.records()[-1], status)
         self.disk.replace(self.folder.summary, (json.dumps(summary, indent=2) + "\n").encode())
         return summary
 

@@ -14,7 +14,10 @@ from fedcef.errors import RunError
 from fedcef.runs.config import Config
 
 HALF = 8
-LOCAL = ("name", "label", "device", "oracle", "cuda_graphs", "snapshot_every", "eval", "compare", "reference")
+LOCAL = (
+    *("name", "label", "device", "oracle", "cuda_graphs"),
+    *("snapshot_every", "eval", "deployment", "compare", "reference"),
+)
 """Settings that each machine may choose for itself: they change no message's meaning."""
 
 

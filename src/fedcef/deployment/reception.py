@@ -17,7 +17,7 @@ from fedcef.deployment.settle import Accepted
 
 ABOUT_ANOTHER = frozenset({"late", "another run", "another round", "another client's"})
 """Reasons that say nothing about this round's reply, which may still come."""
-HELPED_BY_ASKING = frozenset({"unreadable", "behind", "another replica"})
+HELPED_BY_ASKING = frozenset({"unreadable", "behind", "another replica", "client failed"})
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from fedcef.deployment.identity import RunId
 from fedcef.deployment.method import Method
 from fedcef.deployment.orders import Order
 from fedcef.deployment.reception import ABOUT_ANOTHER, HELPED_BY_ASKING, OpenRound, Verdict, examined, far_off
-from fedcef.deployment.terms import Terms
 from fedcef.errors import ConfigError, RunError
 from fedcef.problems.problem import Problem
 from fedcef.runs.config import Config, load_config
 from fedcef.runs.folder import Record, RunFolder
+from fedcef.runs.terms import Terms
 
 
 class Coordinator:
@@ -128,6 +128,17 @@ class Coordinator:
         assert self.open is not None
         self.open.accepted[accepted.result.client] = accepted
         return Verdict(True)
+
+    def failed(self, identity: str, why: str) -> Verdict:
+        """The transport tells that a client could not do its work in the open round."""
+        return self._refuse(self.books.roster.number(identity), identity, Unusable("client failed", why))
+
+    def repeat(self, client: int) -> bytes | None:
+        """The open round's order once more, for a client that has come back; None if it is not waited for."""
+        if self.open is None or client not in self.open.waited_for:
+            return None
+        self.open.given_up.discard(client)
+        return self._order(client)
 
     def can_close(self, now: float) -> bool:
         """Whether enough replies are there, and no more are waited for."""

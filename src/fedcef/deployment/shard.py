@@ -25,6 +25,12 @@ def one_client(problem: Problem, client: int) -> Problem:
     )
 
 
+def shard_of(config: Config, client: int) -> Problem:
+    """The problem of one client.  A problem of the user's own reads this client's data only."""
+    problem = config.build_problem((client,))
+    return problem if problem.num_clients == 1 else one_client(problem, client)
+
+
 def without_data(problem: Problem) -> Problem:
     """The problem as a server knows it: model, regulariser, start, test set, and how many clients there are."""
     nothing = Samples(problem.train.inputs[:0].clone(), problem.train.targets[:0].clone())

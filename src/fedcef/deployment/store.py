@@ -57,6 +57,10 @@ class Store:
             self._last[str(run)] = max(found, key=lambda save: save[0])
         return self._last[str(run)][1]
 
+    def forget(self) -> None:
+        """Read the disk next time: another process may have worked for this client."""
+        self._last = {}
+
     def save(self, run: RunId, state: ClientState) -> None:
         """Make a state durable; if that fails, the last one is still there."""
         before = self._last.get(str(run))

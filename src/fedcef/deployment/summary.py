@@ -7,12 +7,12 @@ from fedcef.runs.folder import Record
 from fedcef.runs.run import versions
 
 
-def summary_of(method: Method, last: Record) -> Record:
+def summary_of(method: Method, last: Record, status: str = "finished") -> Record:
     """The summary of a run whose last round left this record."""
     config = method.config
     return {
         "label": config.label,
-        "status": "finished",
+        "status": status,
         "algorithm": config.algorithm["name"],
         "dataset": config.data["name"],
         "model": config.model.get("name", ""),
@@ -20,5 +20,6 @@ def summary_of(method: Method, last: Record) -> Record:
         "seed": config.seed,
         "rounds": last["round"],
         **{name: value for name, value in last.items() if name not in ("round", "reasons")},
+        **(config.privacy.spent(config.rounds) if config.privacy else {}),  # no client sends more messages
         "versions": versions(),
     }

@@ -21,6 +21,7 @@ from fedcef.algorithm import State
 from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.method import Method, hash_of
 from fedcef.deployment.orders import Need, Order, Refusal, Result, Stamp, decode_order
+from fedcef.deployment.secret import OwnNoise
 from fedcef.deployment.shard import gradients_of, oracle_of_round
 from fedcef.deployment.store import ClientState, Store
 from fedcef.errors import RunError
@@ -41,6 +42,7 @@ class Worker:
         self.method = Method(config, shard)
         self._gradients = gradients_of(config, shard)
         self._samples = int(shard.sizes.sum())
+        self.noise = OwnNoise(store.folder, config.rounds)
         self._settings = settings_digest(config)
 
     def handle(self, data: bytes) -> bytes:
@@ -103,13 +105,15 @@ class Worker:
 
     def _work(self, order: Order, replica: State, base: Stamp | None, own: State) -> bytes:
         began = time.perf_counter()
-        algorithm = self.method.in_round(order.round)
+        algorithm = self.noise.protect(self.method.in_round(order.round), order, base)
         oracle = oracle_of_round(self._gradients, self.config.seed, order.round, self.client, algorithm.local_steps)
         with torch.no_grad(), matrix_units(self.config.precision), single_thread(when=self._small):
             up, proposed = algorithm.local(replica, own, oracle, self.method.key(order.round, self.client))
             frame = encode(up, FrameKind.UP, order.round)
-        seconds = time.perf_counter() - began
-        result = Result(order.run, order.round, self.client, base, order.replica, self._samples, seconds, frame)
+        samples, seconds = self._samples, time.perf_counter() - began
+        if self.config.privacy:  # neither is needed, and both tell of the data
+            samples, seconds = 1, 0.0
+        result = Result(order.run, order.round, self.client, base, order.replica, samples, seconds, frame)
         reply = result.encode()
         self.store.save(order.run, ClientState(order.round, replica, base, own, result.stamp, proposed, reply))
         return reply

@@ -76,10 +76,12 @@ class Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
         The start point is the module's parameters as they are.  `augment` changes the images of minibatches at random.
+        Without clients it is what the server of a deployment knows; then there must be a test set.
         """
         parameters = _parameters(model)
-        if not clients:
+        if not clients and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
+        tests = None if test is None else _samples(test, "the test set")
         shards = [_samples(data, f"client {i}") for i, data in enumerate(clients)]
         for i, shard in enumerate(shards):
             if shard.shapes != shards[0].shapes:
@@ -87,8 +89,10 @@ class Problem:
                     f"The data of client {i} does not fit client 0's: a sample's input and target have the shapes "
                     f"{shard.shapes}, not {shards[0].shapes}."
                 )
-        sizes = torch.tensor([len(shard) for shard in shards])
-        pooled = Samples(torch.cat([s.inputs for s in shards]), torch.cat([s.targets for s in shards]))
+        sizes = torch.tensor([len(shard) for shard in shards], dtype=torch.int64)
+        nothing = [] if tests is None else [Samples(tests.inputs[:0], tests.targets[:0])]
+        tables = shards or nothing
+        pooled = Samples(torch.cat([s.inputs for s in tables]), torch.cat([s.targets for s in tables]))
         layout = Layout.of(parameters)
         problem = cls(
             model=model,
@@ -96,7 +100,7 @@ class Problem:
             train=pooled,
             starts=sizes.cumsum(0) - sizes,
             sizes=sizes,
-            test=None if test is None else _samples(test, "the test set"),
+            test=tests,
             regularizer=(regularizer if regularizer is not None else Zero()).fit(layout),
             layout=layout,
             z0=layout.flatten(parameters).detach().clone(),
@@ -150,16 +154,23 @@ class Problem:
             truth=None if self.truth is None else move(self.truth),
         )
 
+    def _two_samples(self) -> tuple[Samples, str]:
+        """Samples to try the model with, and whose they are."""
+        if self.num_clients:
+            return self.client_samples(0, 2), "client 0"
+        assert self.test is not None, "a problem has clients or a test set"
+        return Samples(self.test.inputs[:2], self.test.targets[:2]), "the test set"
+
     def _try_one_batch(self) -> None:
         """Fail here, with a sentence, rather than in the middle of a run."""
-        batch = self.client_samples(0, 2)
+        batch, whose = self._two_samples()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # torch only warns of outputs and targets that broadcast by accident
                 value = self.loss(self.outputs(self.model, self.z0, batch.inputs), batch.targets)
         except Exception as error:
             raise ProblemError(
-                f"The model or the loss cannot take a batch of client 0 (inputs {tuple(batch.inputs.shape)} "
+                f"The model or the loss cannot take a batch of {whose} (inputs {tuple(batch.inputs.shape)} "
                 f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"
             ) from error
         if value.ndim != 0:

@@ -19,10 +19,13 @@ from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.errors import ConfigError
 from fedcef.options import check, check_prox_steps, choose, completed, explain, make, unknown_key
 from fedcef.precision import Precision, state_dtype
+from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA
+from fedcef.problems.own import Clients, build_own, is_own
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 from fedcef.runs.amounts import as_bytes
+from fedcef.runs.terms import Terms
 from fedcef.schedules import SCHEDULES
 from fedcef.simulation.budget import Budget, check_levels
 
@@ -108,14 +111,22 @@ class Config(BaseModel):
     down_compressor: Section = {}
     """What compresses the way down, in methods that have a lossy downlink."""
     regularizer: Annotated[Section, _named("l1")] = {"name": "l1"}
+    privacy: Privacy | None = None
+    """Clipping and noise for what clients send; None = off."""
     data: Annotated[Section, _named("digits")] = {"name": "digits"}
     model: Section = {}
     eval: Evaluation = Evaluation()
+    deployment: Terms = Terms()
+    """What a server demands of its clients; the simulator has no use for it."""
     compare: tuple[Variant, ...] = ()
     reference: tuple[Reference, ...] = ()
 
-    def build_problem(self) -> Problem:
-        problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
+    def build_problem(self, clients: Clients = None) -> Problem:
+        """The problem; `clients` says whose data is wanted, and is heeded by problems of the user's own."""
+        if is_own(self.data["name"]):
+            problem = build_own(self.data, self.num_clients, self.seed, self.model, clients)
+        else:
+            problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
         problem = replace(problem, regularizer=self._regularizer(problem))
         return problem.to(_device(self.device), state_dtype(self.precision))
 
@@ -147,6 +158,8 @@ class Config(BaseModel):
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
         if self.budget:
             check_levels(algorithm)
+        if self.privacy:
+            return self.privacy.protect(name, algorithm, problem.z0, self.weighting, self.budget)
         return algorithm
 
     def build_budget(self) -> Budget | None:
@@ -171,14 +184,15 @@ class Config(BaseModel):
             raise ConfigError(
                 f"{self.name} has no [[compare]] entries; give each run a label and a table `set` of what differs."
             )
-        base = self.model_dump(exclude={"compare", "reference"})
+        base = self.model_dump(exclude={"compare", "reference"}, exclude_none=True)
         return [_validated(_changed(base, {**v.changes, "label": v.label})) for v in self.compare]
 
     def to_toml(self) -> str:
         """All settings, with the defaults of every named thing filled in."""
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
-        table = self.model_dump(by_alias=True, exclude=off)
+        off |= {"deployment"} if self.deployment == Terms() else set()
+        table = self.model_dump(by_alias=True, exclude=off, exclude_none=True)
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
@@ -279,7 +293,13 @@ def _validated(table: dict[str, Any]) -> Config:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
             *section, key = map(str, first["loc"])
-            kinds: dict[str, type[BaseModel]] = {"eval": Evaluation, "compare": Variant, "reference": Reference}
+            kinds: dict[str, type[BaseModel]] = {
+                "eval": Evaluation,
+                "deployment": Terms,
+                "privacy": Privacy,
+                "compare": Variant,
+                "reference": Reference,
+            }
             kind = kinds[section[0]] if section else Config
             allowed = [".".join([*section, field.alias or name]) for name, field in kind.model_fields.items()]
             raise ConfigError(unknown_key(".".join([*section, key]), allowed)) from None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcef import rng
 from fedcef.algorithm import Algorithm, Message, State
-from fedcef.errors import ConfigError, DivergedError
+from fedcef.errors import ConfigError, DivergedError, ProblemError
 from fedcef.precision import Precision, matrix_units
 from fedcef.problems.oracles import Batches, make_oracle
 from fedcef.problems.problem import Problem, Weighting
@@ -50,6 +50,8 @@ class Simulation:
         cuda_graphs: bool = True,
         budget: Budget | None = None,
     ) -> None:
+        if not problem.num_clients:
+            raise ProblemError("The problem has no clients to simulate; it is a server's.")
         self.problem, self.algorithm, self.seed = problem, algorithm, seed
         self.cohort_size = _cohort_size(algorithm, problem.num_clients, clients_per_round)
         self.precision: Precision = precision

@@ -1,0 +1,42 @@
+"""What a server can say about its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from fedcef.deployment.books import Evaluate
+from fedcef.problems.problem import Problem
+from fedcef.runs.config import Config
+from fedcef.simulation.evaluation import Evaluator
+
+
+def measures_of(config: Config, problem: Problem) -> Evaluate:
+    """All measures where the server has the training data, as of the shipped experiments; otherwise those that the test
+    set gives, or none but density."""
+    step, device = config.build_algorithm(problem).step, problem.z0.device
+    if int(problem.sizes.sum()):
+        whole = Evaluator(problem, step, config.eval.train_samples, config.weighting, config.precision)
+        return lambda x: whole(x.to(device))
+    if problem.test is None:
+        return _density
+    tested = replace(
+        problem,
+        train=problem.test,
+        starts=problem.starts.new_zeros(1),
+        sizes=problem.sizes.new_full((1,), len(problem.test)),
+    )
+    evaluator = Evaluator(tested, step, precision=config.precision)
+
+    def measure(x: Tensor) -> Mapping[str, float]:
+        found = evaluator(x.to(device))
+        accuracy = {"accuracy": found["accuracy"]} if "accuracy" in found else {}
+        return {**accuracy, "test_loss": found["train_loss"], **_density(x)}
+
+    return measure
+
+
+def _density(x: Tensor) -> dict[str, float]:
+    return {"density": float((x != 0).double().mean()), "density_1e-4": float((x.abs() > 1e-4).double().mean())}

@@ -1,0 +1,26 @@
+"""The client as a Flower app: say who you are, and do a round.
+
+Flower starts a new process for every message of a deployment, so nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fedcef.flower.records import bytes_of, with_bytes, with_number
+from fedcef.flower.settings import client_number
+
+app = ClientApp()
+
+
+@app.query()
+def who(message: Message, context: Context) -> Message:
+    return Message(with_number(client_number(context.node_config)), reply_to=message)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    from fedcef.flower.work import handle
+
+    return Message(with_bytes(handle(bytes_of(message), context.run_config, context.node_config)), reply_to=message)

@@ -1,0 +1,31 @@
+"""Bytes in Flower's records, as they are: one Array for orders and replies, one number for who a client is."""
+
+from __future__ import annotations
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+STYPE = "fedcef.v1"
+_KEY = "fedcef"
+
+
+def with_bytes(data: bytes) -> RecordDict:
+    array = Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)
+    return RecordDict({_KEY: ArrayRecord({_KEY: array})})
+
+
+def bytes_of(message: Message) -> bytes:
+    """An order or a reply; empty if the message holds none."""
+    record = message.content.array_records.get(_KEY)
+    array = None if record is None else record.get(_KEY)
+    return array.data if array is not None and array.stype == STYPE else b""
+
+
+def with_number(client: int) -> RecordDict:
+    return RecordDict({_KEY: ConfigRecord({"client": client})})
+
+
+def number_of(message: Message) -> int | None:
+    """The client's number that a node gave; None if it gave none."""
+    record = message.content.config_records.get(_KEY)
+    number = None if record is None else record.get("client")
+    return number if isinstance(number, int) else None

@@ -1,0 +1,7 @@
+"""The paper's convergence theorem, held against a run; see docs/theory.md."""
+
+from fedcef.theory.check import Check, check
+from fedcef.theory.estimates import Losses, largest_eigenvalue, minibatch_variance
+from fedcef.theory.theorem import Bound, Setting, Start, bound
+
+__all__ = ["Bound", "Check", "Losses", "Setting", "Start", "bound", "check", "largest_eigenvalue", "minibatch_variance"]

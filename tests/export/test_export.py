@@ -1,0 +1,154 @@
+"""fedcef export: every format gives the same outputs when it is loaded without fedcef."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from fedcef.commands import export as command
+from fedcef.errors import ConfigError, RunError
+from fedcef.export import export, load_trained
+from fedcef.export.trained import INPUTS
+from fedcef.problems.datasets import DATASETS, load
+from fedcef.runs.config import load_config
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.run import run
+
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch):
+    """No test looks at latencies."""
+    monkeypatch.setattr("fedcef.export.gain._SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def sparse_run(tmp_path_factory):
+    """A run on digits whose model has zero neurons."""
+    changes = ["rounds=25", "eval.every=25", "num_clients=4", "local_steps=5", "server_lr=2", "compressor.ratio=0.5"]
+    changes += ["regularizer.name=group_lasso", "regularizer.weight=1e-2"]
+    folder = RunFolder.new(tmp_path_factory.mktemp("runs") / "digits")
+    run(load_config("demo", changes), folder)
+    return folder.path
+
+
+@pytest.fixture(scope="module")
+def lasso_run(tmp_path_factory):
+    changes = ["rounds=2", "num_clients=2", "data.dim=12", "data.samples=8", "data.support=4"]
+    folder = RunFolder.new(tmp_path_factory.mktemp("runs") / "lasso")
+    run(load_config("lasso", changes), folder)
+    return folder.path
+
+
+def outputs(path, count=5):
+    trained = load_trained(path)
+    inputs = trained.inputs(count)
+    return inputs, trained.model(inputs)
+
+
+def test_a_group_sparse_run_really_shrinks(sparse_run):
+    done = export(sparse_run, "safetensors")
+    assert done.path == sparse_run / "export.safetensors"
+    assert done.shrunk.parameters < done.whole.parameters
+    assert done.shrunk.file_bytes == done.path.stat().st_size < done.whole.file_bytes
+    assert done.difference <= 1e-5
+    assert sum(tensor.numel() for tensor in load_file(done.path).values()) == done.shrunk.parameters
+
+
+def test_safetensors_load_by_the_docs_snippet(sparse_run, tmp_path):
+    path = export(sparse_run, "safetensors", tmp_path / "model.safetensors").path
+    snippet = next(
+        block for block in re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.S) if "safe_open" in block
+    )
+    scope = {}
+    exec(snippet.replace("runs/sparse/export.safetensors", str(path)), scope)
+    inputs, expected = outputs(sparse_run)
+    torch.testing.assert_close(scope["model"](inputs), expected, rtol=1e-4, atol=1e-5)
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    assert about["data"] == "digits"
+    assert json.loads(about["architecture"])["input_shape"] == [1, 8, 8]
+
+
+def test_torch_loads_without_fedcef_and_takes_any_batch(sparse_run, tmp_path):
+    path = export(sparse_run, "torch", tmp_path / "model.pt2").path
+    inputs, expected = outputs(sparse_run)
+    module = torch.export.load(path).module()
+    torch.testing.assert_close(module(inputs), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(module(inputs[:1]), expected[:1], rtol=1e-4, atol=1e-5)
+
+
+def test_onnx_runs_in_onnxruntime(sparse_run, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    path = export(sparse_run, "onnx", tmp_path / "model.onnx").path
+    inputs, expected = outputs(sparse_run)
+    session = runtime.InferenceSession(path)
+    got = session.run(["output"], {"input": inputs.numpy()})[0]
+    torch.testing.assert_close(torch.from_numpy(got), expected, rtol=1e-4, atol=1e-5)
+    assert session.get_modelmeta().custom_metadata_map["data"] == "digits"
+
+
+def test_onnx_without_its_packages_is_a_sentence(sparse_run, monkeypatch):
+    monkeypatch.setattr("fedcef.export.formats.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'fedcef\[onnx\]'"):
+        export(sparse_run, "onnx")
+
+
+def test_unshrunk_tensors_are_the_runs_own(sparse_run, tmp_path):
+    done = export(sparse_run, "safetensors", tmp_path / "whole.safetensors", shrinks=False)
+    assert done.shrunk is None
+    trained, written = load_file(sparse_run / "model.safetensors"), load_file(done.path)
+    assert trained.keys() == written.keys()
+    assert all(torch.equal(tensor, written[name]) for name, tensor in trained.items())
+
+
+@pytest.mark.parametrize("format", ["safetensors", "torch"])
+def test_what_cannot_be_walked_is_exported_whole(lasso_run, format):
+    done = export(lasso_run, format)
+    assert done.shrunk is None
+    assert "cannot be shrunk because" in done.note
+    inputs, expected = outputs(lasso_run)
+    if format == "torch":
+        torch.testing.assert_close(torch.export.load(done.path).module()(inputs), expected)
+    else:
+        torch.testing.assert_close(inputs @ load_file(done.path)["weight"], expected)
+
+
+def test_mistakes_are_sentences(sparse_run, tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        export(tmp_path, "safetensors")
+    with pytest.raises(ConfigError, match="safetensors, torch, onnx"):
+        export(sparse_run, "keras")
+    with pytest.raises(RunError, match="cannot be written"):
+        export(sparse_run, "safetensors", tmp_path / "nowhere" / "model.safetensors")
+    (tmp_path / "config.toml").write_text((sparse_run / "config.toml").read_text("utf-8"))
+    with pytest.raises(RunError, match="no model yet"):
+        export(tmp_path, "safetensors")
+    save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors")
+    with pytest.raises(RunError, match="does not fit"):
+        export(tmp_path, "safetensors")
+
+
+def test_shapes_of_inputs_are_known_for_every_data_set():
+    assert INPUTS.keys() == DATASETS.keys()
+    for name in ("digits", "breast_cancer"):
+        data = load(name)
+        assert (tuple(data.train_inputs.shape[1:]), data.num_classes) == INPUTS[name]
+
+
+def test_the_command_prints_a_table(sparse_run, tmp_path, capsys):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command("version")(lambda: None)  # with a second command, the first keeps its name
+    command.register(app)
+    app(["export", str(sparse_run), "-o", str(tmp_path / "a.safetensors")], standalone_mode=False)
+    shown = capsys.readouterr().out
+    for text in ("parameters", "latency of a batch of 64", "Largest difference", "Wrote"):
+        assert text in shown

@@ -1,0 +1,371 @@
+"""The two apps: settings, enrolment, stragglers, failures, stopping and going on."""
+
+import hashlib
+import json
+import signal
+from copy import copy
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef[flower]'")
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from safetensors.torch import load_file
+
+from deployment.setting import equal, settings, simulation
+from fedcef.deployment import Terms
+from fedcef.errors import ConfigError
+from fedcef.flower import server_app
+from fedcef.flower.client_app import app as client_app
+from fedcef.flower.drive import Stopped
+from fedcef.flower.records import STYPE, bytes_of, with_bytes
+from fedcef.flower.serve import serve
+from fedcef.flower.settings import client_number, experiment, resumed, state_folder
+from fedcef.simulation.evaluation import Evaluator
+
+from .in_process import InProcessGrid
+from .setting import Deployed
+
+DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
+
+
+def reference(config):
+    """The simulated run's last state."""
+    simulated = simulation(config)
+    for _ in range(config.rounds):
+        simulated.step()
+    return simulated
+
+
+def refused(deployed):
+    path = deployed.path / "server" / "refused.jsonl"
+    return [json.loads(line)["reason"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+# settings
+
+
+def test_bytes_travel_as_they_are():
+    blob = bytes(range(256)) * 3
+    record = with_bytes(blob)
+    (array,) = record.array_records["fedcef"].values()
+    assert (array.stype, array.data) == (STYPE, blob)
+    assert bytes_of(SimpleNamespace(content=record)) == blob
+
+
+def test_settings_come_from_the_run_config_and_the_node_s_own_changes(tmp_path):
+    (tmp_path / "mine.toml").write_text(settings("fedcef").to_toml())
+    run_config = {"experiment": str(tmp_path / "mine.toml"), "set": "rounds=3 compressor.ratio=0.2 label='two words'"}
+    config = experiment(run_config, {"set": "device=auto"})
+    assert (config.rounds, config.compressor["ratio"], config.label, config.device) == (3, 0.2, "two words", "auto")
+
+
+def test_an_experiment_is_looked_for_in_the_app_first(tmp_path, monkeypatch):
+    for folder, rounds in (("app", 3), ("here", 4)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.toml").write_text(settings("fedcef", rounds=rounds).to_toml())
+    monkeypatch.chdir(tmp_path / "here")
+    assert experiment({"experiment": "mine.toml"}).rounds == 4
+    monkeypatch.syspath_prepend(str(tmp_path / "app"))
+    assert experiment({"experiment": "mine.toml"}).rounds == 3
+    assert experiment({"experiment": "lasso"}).name == "lasso"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: experiment({}), "names no experiment"),
+        (lambda: experiment({"experiment": "none.toml"}), "There is no file none.toml"),
+        (lambda: experiment({"experiment": "lasso", "set": "rounds='1"}), "set is .*; it must be like"),
+        (lambda: experiment({"experiment": "lasso", "set": 7}), "set is 7; it must be a text"),
+        (lambda: experiment({"experiment": "lasso", "set": "deployment.min=3"}), "There is no setting deployment.min;"),
+        (lambda: client_number({}), "This node's number is None"),
+        (lambda: client_number({"partition-id": "x"}), "This node's number is 'x'"),
+        (lambda: resumed({"resume": "a", "out": "b"}), "leave out away"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_sentence(call, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        call()
+
+
+def test_where_a_client_keeps_its_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("FEDCEF_STATE", raising=False)
+    assert state_folder({}, {}, 3) == tmp_path / "home" / "fedcef" / "client-3"
+    assert state_folder({"state-dir": "/run"}, {}, 3).parts[1:] == ("run", "client-3")
+    monkeypatch.setenv("FEDCEF_STATE", "/env")
+    assert state_folder({"state-dir": "/run"}, {}, 3).parts[1:] == ("env", "client-3")
+    assert state_folder({"state-dir": "/run"}, {"state-dir": "/node"}, 3).parts[1:] == ("node", "client-3")
+
+
+# the server's app
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Runs the ServerApp to its end over nodes in this process."""
+    config = settings("fedcef", rounds=6, **DIGITS, eval={"every": 2})
+    (tmp_path / "mine.toml").write_text(config.to_toml())
+    run_config = {"experiment": str(tmp_path / "mine.toml"), "set": "deployment.deadline_s=20"}
+
+    def call(**changes):
+        grid = InProcessGrid(client_app, {**run_config, **changes}, state=tmp_path / "states")
+        return serve(grid, grid.run_config)
+
+    return config, call
+
+
+def test_the_server_writes_a_run_folder_as_the_simulator_does(tmp_path, served, capsys):
+    config, call = served
+    summary = call(out=str(tmp_path / "run"))
+    simulated = reference(config)
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model())))
+    records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    assert [record["round"] for record in records if "accuracy" in record] == [0, 2, 4, 6]
+    measured = Evaluator(config.build_problem(), simulated.algorithm.step)(simulated.model())
+    assert {name: records[-1][name] for name in measured} == measured
+    assert summary["accuracy"] == measured["accuracy"]
+    printed = capsys.readouterr().out
+    assert "round 6/6  accuracy" in printed
+    assert f"Finished: {tmp_path / 'run'}" in printed
+
+
+def test_a_signal_stops_the_server_and_the_run_goes_on_later(tmp_path, served, capsys, monkeypatch):
+    config, call = served
+    passed_on = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: passed_on.append(number))
+    counted = iter(range(100))
+    pull = InProcessGrid.pull_messages
+
+    def pull_and_signal(self, ids):
+        if next(counted) == 4:
+            signal.raise_signal(signal.SIGTERM)
+        return pull(self, ids)
+
+    try:
+        monkeypatch.setattr(InProcessGrid, "pull_messages", pull_and_signal)
+        assert call(out=str(tmp_path / "run")) is None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert passed_on == [signal.SIGTERM]
+    assert f"'resume=\"{tmp_path / 'run'}\"'" in capsys.readouterr().err.replace("\n", "")
+    assert not (tmp_path / "run" / "summary.json").exists()
+    call(resume=str(tmp_path / "run"))
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    assert equal(model, dict(config.build_problem().layout.unflatten(reference(config).model())))
+
+
+def test_a_run_goes_on_with_its_own_settings_only(tmp_path, served):
+    _, call = served
+    call(out=str(tmp_path / "run"))
+    with pytest.raises(ConfigError, match="was begun with other settings"):
+        call(resume=str(tmp_path / "run"), set="local_lr=0.5")
+    assert call(resume=str(tmp_path / "run"), set="deployment.deadline_s=7")["status"] == "finished"
+
+
+def test_a_mistake_is_one_sentence(tmp_path, capsys):
+    grid = InProcessGrid(client_app, {"experiment": "nothing"}, state=tmp_path, clients=0)
+    with pytest.raises(ConfigError):
+        server_app.main(grid, type("Context", (), {"run_config": grid.run_config})())
+    assert "Error: There is no experiment 'nothing'" in capsys.readouterr().err.replace("\n", " ")
+
+
+# nodes
+
+
+def test_going_on_after_a_stop_in_the_middle_of_a_round(tmp_path):
+    config = settings("fedcef")
+    deployed = Deployed(config, tmp_path)
+    calls = iter(range(1000))
+    with pytest.raises(Stopped):
+        deployed.drive(stopped=lambda: next(calls) == 5).to_the_end()
+    assert 0 < deployed.server.round < config.rounds
+    again = Deployed(config, tmp_path, resume=True).run()
+    assert again.records[0]["round"] == deployed.server.round + 1
+    assert equal(again.server.books.replica, reference(config).replica)
+
+
+def test_nodes_that_are_no_clients_are_refused_and_the_others_go_on(tmp_path):
+    config = settings("fedcef", rounds=3)
+    deployed = Deployed(config, tmp_path)
+    stranger, mute = deployed.grid.join(5), deployed.grid.join(0)
+    mute.node_config.pop("partition-id")
+    deployed.run()
+    assert [message.metadata.message_type for message in stranger.seen] == ["query"]
+    assert any("asks to be client 5" in sentence for sentence in deployed.told)
+    assert any("does not say which client it is" in sentence for sentence in deployed.told)
+    assert equal(deployed.server.books.replica, reference(config).replica)
+
+
+def test_a_key_s_number_is_nobody_else_s(tmp_path):
+    config = settings("fedcef", rounds=3)
+    deployed = Deployed(config, tmp_path, terms=Terms(deadline_s=50, identity="key"))
+    thief = deployed.grid.join(2, node_id=1, key=b"another key")  # asked first
+    deployed.grid.nodes[2].node_config["partition-id"] = 2
+    deployed.server.enroll("key-" + _digest(deployed.grid.nodes[2].public_key), 2)
+    deployed.run()
+    assert [message.metadata.message_type for message in thief.seen] == ["query"]
+    assert any("Node 1 is refused" in sentence for sentence in deployed.told)
+    assert equal(deployed.server.books.replica, reference(config).replica)
+
+
+def _digest(key):
+    return hashlib.sha256(key).hexdigest()[:32]
+
+
+def test_a_client_that_is_started_again_comes_back_under_another_node_id(tmp_path):
+    config = settings("fedcef", rounds=4)
+    deployed = Deployed(config, tmp_path)
+    deployed.grid.nodes[1].silent = True  # killed in its first round
+    waits = iter(range(10_000))
+
+    def stopped():
+        if next(waits) == 20:
+            deployed.grid.nodes[1].online = False
+            deployed.grid.join(1, node_id=77)
+        return False
+
+    deployed.summary = deployed.drive(stopped).to_the_end()
+    assert [record["accepted"] for record in deployed.records] == [5] * 4
+    assert equal(deployed.server.books.replica, reference(config).replica)
+
+
+def test_a_straggler_s_reply_is_late_and_counted(tmp_path):
+    config = settings("fedcef", rounds=6)
+    deployed = Deployed(config, tmp_path, terms=Terms(deadline_s=50, min_clients=3))
+    deployed.grid.nodes[4].slow_s = 60.0
+    deployed.run()
+    assert [record["accepted"] for record in deployed.records] == [4] * 6
+    assert set(refused(deployed)) == {"late"}
+    assert deployed.grid.now > 300
+
+
+def test_a_client_that_fails_is_asked_again(tmp_path):
+    config = settings("fedcef", rounds=3)
+    deployed = Deployed(config, tmp_path)
+    deployed.grid.nodes[3].fails = 2
+    deployed.run()
+    assert refused(deployed) == ["client failed"] * 2
+    assert equal(deployed.server.books.replica, reference(config).replica)
+
+
+def test_a_client_that_fails_always_is_done_without(tmp_path):
+    deployed = Deployed(settings("fedcef", rounds=3), tmp_path, terms=Terms(retries=1, deadline_s=50))
+    deployed.grid.nodes[3].fails = 1000
+    deployed.run()
+    assert [record["accepted"] for record in deployed.records] == [4] * 3
+    assert deployed.grid.now < 50, "nobody waits for the deadline"
+
+
+def test_a_node_that_goes_is_not_asked_in_later_rounds(tmp_path):
+    deployed = Deployed(settings("fedcef", rounds=3), tmp_path)
+    deployed.grid.nodes[0].online = False
+    deployed.run()
+    assert [record["accepted"] for record in deployed.records] == [4] * 3
+    assert deployed.grid.nodes[0].seen == []
+
+
+def test_a_node_that_comes_late_joins(tmp_path):
+    deployed = Deployed(settings("fedcef", rounds=6), tmp_path, clients=4, terms=Terms(patience_s=5, deadline_s=50))
+    rounds = iter(range(100))
+    watch = deployed._watch
+
+    def join_after_two(record):
+        watch(record)
+        deployed.grid.now += 10
+        if next(rounds) == 1:
+            deployed.grid.join(4)
+
+    deployed._watch = join_after_two
+    deployed.run()
+    assert [record["accepted"] for record in deployed.records][:2] == [4, 4]
+    assert deployed.records[-1]["accepted"] == 5
+
+
+def test_the_server_waits_for_as_many_clients_as_it_needs(tmp_path):
+    """Zhang's method needs everyone: nothing begins before, and the deadline does not help."""
+    deployed = Deployed(settings("zhang", rounds=2), tmp_path, clients=4, terms=Terms(patience_s=1, deadline_s=5))
+    steps = iter(range(200))
+    with pytest.raises(Stopped):
+        deployed.drive(stopped=lambda: next(steps) > 100).to_the_end()
+    assert deployed.server.round == 0
+    assert "4 of 5 clients are there; waiting for the others." in deployed.told
+
+
+def test_a_reply_without_bytes_is_unreadable(tmp_path):
+    config = settings("fedcef", rounds=1)
+    deployed = Deployed(config, tmp_path, terms=Terms(retries=0, deadline_s=50))
+    answer = deployed.grid._answer
+
+    def forged(node, message):
+        if node.client == 2 and message.metadata.message_type == "train":
+            return Message(RecordDict({"fedcef": ConfigRecord({"client": 1})}), reply_to=message)
+        return answer(node, message)
+
+    deployed.grid._answer = forged
+    deployed.run()
+    assert refused(deployed) == ["unreadable"]
+
+
+# Flower's own simulation engine
+
+
+@pytest.mark.flower
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_simulator_s_bits(tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'flwr[simulation]'")
+    from flwr.simulation import run_simulation
+
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
+    config = settings("fedcef", rounds=4, **DIGITS)
+    (tmp_path / "mine.toml").write_text(config.to_toml())
+    run_config = {
+        "experiment": str(tmp_path / "mine.toml"),
+        "out": str(tmp_path / "run"),
+        "state-dir": str(tmp_path / "states"),
+    }
+    server, clients = _apps(run_config)
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
+    run_simulation(server_app=server, client_app=clients, num_supernodes=5, backend_config=resources)
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    simulated = reference(config)
+    assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model())))
+    last = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[-1])
+    assert {name: last[name] for name in simulated.ledger.totals()} == simulated.ledger.totals()
+
+
+def _apps(run_config):
+    """The apps with a run config, which `run_simulation` does not take; functions that Ray carries by value."""
+    server, clients = ServerApp(), ClientApp()
+
+    @server.main()
+    def main(grid, context):
+        serve(grid, run_config)
+
+    def with_config(handler):
+        def called(message, context):
+            here = copy(context)  # Flower's own may not be changed
+            here.run_config = run_config
+            return handler(message, here)
+
+        return called
+
+    def who(message, context):
+        from fedcef.flower import client_app
+
+        return client_app.who(message, context)
+
+    def train(message, context):
+        from fedcef.flower import client_app
+
+        return client_app.train(message, context)
+
+    clients.query()(with_config(who))
+    clients.train()(with_config(train))
+    return server, clients

@@ -1,0 +1,101 @@
+"""Problems by import path: whose data is asked for, what is said when something does not fit, the guide's example."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from fedcef.cli import app
+from fedcef.deployment.measures import measures_of
+from fedcef.deployment.shard import shard_of
+from fedcef.errors import ConfigError
+from fedcef.runs.config import Config, load_config
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text("utf-8")
+MODULE = next(b for b in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if "def build_problem" in b)
+SETTINGS = next(b for b in re.findall(r"^```toml\n(.*?)^```$", GUIDE, re.M | re.S) if "build_problem" in b)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working folder whose modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def guide(here):
+    (here / "hospital.py").write_text(MODULE)
+    (here / "hospital.toml").write_text(SETTINGS)
+    return load_config("hospital.toml")
+
+
+def test_the_guide_s_problem_runs(guide, here):
+    result = CliRunner().invoke(app, ["run", "hospital.toml", "--set", "rounds=40", "--out", "out"])
+    assert result.exit_code == 0, result.output
+    again = load_config("out/config.toml")
+    assert again.data == {"name": "hospital:build_problem", "hidden": 16}
+    assert again.build_problem().dim == 30 * 16 + 16 + 16 * 2 + 2
+
+
+def test_a_client_gets_its_own_samples_only(guide):
+    whole = guide.build_problem()
+    for client in range(5):
+        shard, expected = shard_of(guide, client), whole.client_samples(client)
+        assert shard.num_clients == 1
+        assert torch.equal(shard.train.inputs, expected.inputs)
+        assert torch.equal(shard.z0, whole.z0)
+
+
+def test_a_server_has_no_samples_and_measures_what_it_can(guide):
+    problem = guide.build_problem(())
+    assert (problem.num_clients, len(problem.train)) == (0, 0)
+    found = measures_of(guide, problem)(problem.z0)
+    assert found.keys() == {"accuracy", "test_loss", "density", "density_1e-4"}
+    whole = measures_of(guide, guide.build_problem())(problem.z0)
+    assert found["accuracy"] == whole["accuracy"]
+    assert "objective" in whole
+
+
+def test_a_problem_without_clients_cannot_be_simulated(guide, here):
+    (here / "empty.py").write_text(MODULE.replace("for i in wanted]", "for i in ()]"))
+    with pytest.raises(ConfigError, match="returned a problem with 0 clients for clients=None; it must be 5"):
+        Config(num_clients=5, data={"name": "empty:build_problem"}).build_problem()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("nothing:f", {}, "there is no module nothing; start where it lies"),
+        ("nothing.at.all:f", {}, "there is no module nothing.at.all"),
+        ("needy:f", {}, "needy needs not_there, which is missing"),
+        ("mine:g", {}, "mine has no function g"),
+        ("mine:", {}, "mine has no function"),
+        (":f", {}, "it must be like package.module:function"),
+        ("mine:f", {}, "mine:f returned int; it must return a fedcef.Problem"),
+        ("mine:f", {"size": 3}, "mine:f cannot be called with num_clients, seed, clients, size: .*'size'"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(here, name, options, sentence):
+    (here / "mine.py").write_text("def f(num_clients, seed, clients):\n    return 7\n")
+    (here / "needy.py").write_text("import not_there\n")
+    with pytest.raises(ConfigError, match=sentence):
+        Config(data={"name": name, **options}).build_problem()
+
+
+def test_the_model_section_stays_away(guide):
+    with pytest.raises(ConfigError, match="builds its own model"):
+        guide.model_copy(update={"model": {"name": "mlp"}}).build_problem()
+
+
+def test_a_misspelt_data_set_is_still_told(here):
+    with pytest.raises(ConfigError, match="Did you mean digits"):
+        Config(data={"name": "digit"}).build_problem()

@@ -1,0 +1,109 @@
+"""fedcef theory: which conditions a run meets, and that the bound holds where it should."""
+
+import pytest
+import typer
+
+from fedcef.commands import theory as command
+from fedcef.errors import ConfigError, RunError
+from fedcef.runs.config import load_config
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.run import run
+from fedcef.theory import check
+
+SMALL = [
+    "rounds=40", "num_clients=4", "local_steps=3", "precision=float64", "data.dim=15", "data.samples=30",
+    "data.support=5", "eval.every=1", "algorithm.name=fedcef", "compressor.name=topk", "compressor.ratio=0.5",
+]  # fmt: skip
+
+
+def unmet(found):
+    return [condition.what for condition in found.conditions if not condition.met]
+
+
+@pytest.mark.parametrize("batch", [0, 10])
+def test_a_run_that_meets_the_conditions_stays_below_the_bound(tmp_path, batch):
+    settings = [*SMALL, f"batch_size={batch}"]
+    advice = check("lasso", settings, samples=0).advice
+    settings += [f"local_lr={0.99 * advice.local_lr}", f"server_lr={advice.server_lr}"]
+    folder = RunFolder.new(tmp_path / "run")
+    run(load_config("lasso", settings), folder)
+    found = check(str(folder.path), samples=0)
+    assert unmet(found) == []
+    assert found.applies
+    assert found.measured.evaluated == found.measured.rounds == 40
+    assert 0 < found.measured.mean <= found.bound.total
+    assert (found.bound.noise > 0) == (batch > 0)
+    assert found.bound.total <= advice.bound.total * 1.02  # nearly the same step sizes
+
+
+def test_the_advice_meets_both_inequalities():
+    advice = check("lasso", SMALL).advice
+    settings = [*SMALL, f"local_lr={advice.local_lr!r}", f"server_lr={advice.server_lr!r}"]
+    assert unmet(check("lasso", settings)) == []
+
+
+def test_settings_outside_the_theorem_are_named():
+    assert unmet(check("lasso", SMALL)) == [
+        "β ≤ min(η², (1-q)²)/(25L)",
+        "η_g ≥ √(16(1-q)² + 161η²)/(5η(1-q))",
+    ]
+    others = [
+        "regularizer.name=mcp", "clients_per_round=2", "clip_norm=1.0", "local_schedule.name=cosine",
+        "algorithm.drift_weight=0.5", "algorithm.downlink=lossy", "server_lr=100", "local_lr=1e-9",
+    ]  # fmt: skip
+    found = check("lasso", [*SMALL, *others])
+    assert unmet(found) == [
+        "h is convex, ρ",
+        "all clients in every round",
+        "steps stay as long",
+        "gradients are unbiased",
+        "Algorithm 1 as it is",
+    ]
+    assert found.bound is None
+    assert not found.applies
+
+
+def test_networks_with_kinks_and_unbounded_regularisers_are_named():
+    found = check("demo", ["num_clients=2", "regularizer.name=elastic_net"], samples=8)
+    assert {"every f_i is smooth", "|h'| is bounded, B_h"} <= set(unmet(found))
+    assert found.advice.bound is None
+
+
+def test_a_compressor_without_q_leaves_nothing_to_say_of_steps():
+    found = check("lasso", [*SMALL, "compressor.name=randk", "compressor.scaled=true"])
+    assert found.setting is None
+    assert found.advice is None
+    assert "C is a contraction, q²" in unmet(found)
+
+
+def test_the_known_optimum_makes_the_bound_smaller(tmp_path):
+    settings = [*SMALL, "rounds=2", "batch_size=0", "eval.optimum=true", "local_lr=1e-9", "server_lr=100"]
+    folder = RunFolder.new(tmp_path / "run")
+    run(load_config("lasso", settings), folder)
+    known, unknown = check(str(folder.path)), check("lasso", settings)
+    assert known.optimum_known
+    assert not unknown.optimum_known
+    assert known.bound.start < unknown.bound.start
+
+
+def test_other_algorithms_and_mistakes_are_sentences(tmp_path):
+    identity = ["compressor.name=identity"]
+    with pytest.raises(ConfigError, match=r"says nothing of zhang.*mixing=1"):
+        check("demo", ["algorithm.name=zhang", *identity])
+    with pytest.raises(ConfigError, match=r"says nothing of fedavg\.$"):
+        check("demo", ["algorithm.name=fedavg", *identity])
+    with pytest.raises(RunError):
+        check(str(tmp_path))
+    with pytest.raises(ConfigError, match="no experiment"):
+        check("nothing")
+
+
+def test_the_command_prints_tables_and_sentences(capsys):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command("version")(lambda: None)
+    command.register(app)
+    changes = [part for change in SMALL for part in ("--set", change)]
+    app(["theory", "lasso", *changes], standalone_mode=False)
+    shown = capsys.readouterr().out
+    for text in ("L at the start", "condition of Theorem 1", "Step sizes that meet both", "promises nothing"):
+        assert text in shown

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test test-flower faults lint bench fuzz docs clean
+.PHONY: setup demo test test-flower faults lint bench fuzz docs notebooks wheel clean
 
 setup: $(INSTALLED)
 
@@ -42,5 +42,15 @@ bench: setup
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python fuzz/fuzz_wire.py
 
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+notebooks: setup
+	$(BIN)/python tools/docs/execute_notebooks.py
+
+# Wheel and sdist, and the tests that make sense for an installed package.
+wheel:
+	PYTHON=$(PYTHON) tools/check_wheel.sh
+
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,78 @@
+"""The Python on the pages runs, and prints what they say."""
+
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHORTER = {"rounds=60": "rounds=10"}
+"""What is changed so that the tests are quick: outputs of such pages are compared in form, not in numbers."""
+
+
+def blocks(page):
+    return BLOCK.findall((DOCS / page).read_text("utf-8"))
+
+
+def outputs(page, changes=()):
+    """Run a page's Python from top to bottom; pairs of what it prints and what the page says it prints, if it does."""
+    names, pairs = {}, []
+    found = blocks(page)
+    for (language, text), (following, said) in zip(found, [*found[1:], ("", "")], strict=True):
+        if language == "python":
+            for old, new in changes:
+                text = text.replace(old, new)
+            printed = StringIO()
+            with torch.random.fork_rng(devices=[]), redirect_stdout(printed):
+                exec(text, names)
+            pairs.append((printed.getvalue(), said if following == "text" else None))
+    return pairs, names
+
+
+def test_concepts():
+    pairs, _ = outputs("concepts.md")
+    assert len(pairs) == 2
+    for printed, said in pairs:
+        assert printed == said
+
+
+def test_quickstart():
+    ((printed, said),), names = outputs("quickstart.md", SHORTER.items())
+    number = re.compile(r"[\d.]+")
+    assert number.sub("#", printed).replace("MB", "kB") == number.sub("#", said).replace("MB", "kB")
+    accuracy = names["history"]["accuracy"]
+    assert accuracy[-1] > accuracy[0]
+
+
+def test_choosing_a_compressor():
+    pairs, _ = outputs("guides/compressor.md")
+    assert [printed.splitlines()[0] for printed, _ in pairs] == ["0.99"]
+
+
+def test_choosing_lambda():
+    _, names = outputs("guides/lambda.md", {"rounds=100, eval_every=100": "rounds=40, eval_every=40"}.items())
+    found = list(names["found"].values())
+    assert found[0] == 0  # at λ_max nothing is left
+    assert found == sorted(found)  # and the less λ, the more
+
+
+@pytest.mark.parametrize("page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md"])
+def test_named_settings_and_experiments_exist(page):
+    """Commands on the page are read as the command line reads them, up to the point where training would begin."""
+    from fedcef.runs.config import load_config
+
+    commands = [
+        line for language, text in blocks(page) if language == "sh" for line in text.replace("\\\n", " ").splitlines()
+    ]
+    for command in commands:
+        words = re.findall(r"'[^']*'|\"[^\"]*\"|\S+", command.partition("#")[0])
+        if words[:2] != ["fedcef", "run"] or words[2].startswith("--"):
+            continue
+        changes = [after.strip("'") for before, after in pairwise(words) if before == "--set"]
+        config = load_config(words[2], changes)
+        config.build_algorithm(config.build_problem())

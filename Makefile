@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test test-flower faults lint bench fuzz docs notebooks wheel clean
+.PHONY: setup demo test test-flower test-browser faults lint bench fuzz docs notebooks wheel clean
 
 setup: $(INSTALLED)
 
@@ -25,6 +25,11 @@ test: setup
 # Real Flower processes: the simulation engine, and a SuperLink with four SuperNodes, TLS and keys, on loopback.
 test-flower: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m flower tests/flower
+
+# The report page in a headless Chromium, which must be on the path.
+test-browser: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
 # More than 200 faults in a running deployment, kill -9 among them; about a quarter of an hour.
 faults: setup

@@ -48,6 +48,7 @@ def test_run_writes_a_folder_and_a_table(fedcef, tmp_path):
     assert summary["dataset"] == "digits"
     assert {f.name for f in folder.iterdir()} == {
         "config.toml", "rounds.jsonl", "snapshot.safetensors", "round_log.bin", "model.safetensors", "summary.json",
+        "facts.json",
     }  # fmt: skip
 
     again = fedcef("run", folder / "config.toml", "--out", tmp_path / "again")

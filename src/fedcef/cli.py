@@ -1,33 +1,30 @@
-"""The command line: run, compare, sweep, frontier, plot, list, data."""
+"""The command line: run, compare, sweep, frontier, plot, list, data, and those of `commands`.
+
+What a command needs is imported when it runs: `fedcef --help` and Tab do not wait for torch.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from errno import EACCES, EDQUOT, EIO, ENOSPC, EROFS
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 import fedcef
-from fedcef.algorithms import ALGORITHMS
-from fedcef.batch import Batch
-from fedcef.compressors import COMPRESSORS
-from fedcef.errors import ConfigError, FedcefError
-from fedcef.problems.catalog import DATA
-from fedcef.problems.datasets import DATASETS
-from fedcef.problems.models import MODELS
-from fedcef.problems.partitions import PARTITIONS
-from fedcef.regularizers import REGULARIZERS
-from fedcef.runs.config import Config, load_config
-from fedcef.runs.config import experiments as shipped
-from fedcef.runs.folder import RunFolder
-from fedcef.runs.grid import default_grid, variants_or_grid
-from fedcef.runs.run import next_folder
-from fedcef.runs.run import run as run_to_the_end
-from fedcef.runs.sweep import expand, plan, split
+from fedcef import completion
+from fedcef.commands import doctor, export, report, theory, watch
+from fedcef.errors import ConfigError, FedcefError, RunError
 from fedcef.terminal import console, progress, say, show_frontier, show_paper, show_report, show_table, tell
+
+if TYPE_CHECKING:
+    from fedcef.runs.config import Config
+    from fedcef.runs.folder import RunFolder
+    from fedcef.trackers import Tracker
 
 app = typer.Typer(
     help="Composite federated learning over a narrow network.",
@@ -40,11 +37,22 @@ data_app = typer.Typer(help="Bring data sets into the cache folder.", no_args_is
 app.add_typer(data_app, name="data")
 
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. compressor.ratio=0.01.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, e.g. compressor.ratio=0.01.",
+        autocompletion=completion.setting,
+    ),
 ]
 Lists = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, or sweep over a list, e.g. seed=[0,1,2]."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, or sweep over a list, e.g. seed=[0,1,2].",
+        autocompletion=completion.setting,
+    ),
 ]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="LABEL", help="Keep this variant of [[compare]]; repeatable.")
@@ -55,34 +63,47 @@ Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to;
 
 @app.command()
 def run(
-    experiment: Annotated[str | None, typer.Argument(help="A shipped experiment's name, or a .toml file.")] = None,
+    experiment: Annotated[str | None, typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment)] = None,
     set_: Changes = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="BYTES", help="All bytes of the run, e.g. 300MB: --set budget=…")
     ] = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
+    ] = None,
 ) -> None:
     """Train once and write a run folder."""
     if (experiment is None) == (resume is None):
         raise ConfigError("Give an experiment to run, or --resume with the folder of a run to go on with.")
+    from fedcef.api.folder import IN_PYTHON
+    from fedcef.runs.config import load_config
+    from fedcef.runs.folder import RunFolder
+    from fedcef.runs.run import next_folder
+    from fedcef.trackers import open_trackers
+
+    trackers = open_trackers(track or [])
     changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
     if resume is not None:
         if changes or out:
             raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out away.")
         folder = RunFolder.open(resume)
         config = load_config(str(folder.config))
+        if config.data["name"] == IN_PYTHON:
+            raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
     else:
         config = load_config(str(experiment), changes)
         folder = RunFolder.new(out or next_folder(Path("runs"), config.name))
-    _train(config, folder, resume=resume is not None)
+    _train(config, folder, resume is not None, trackers)
     show_table([folder.path])
     tell(f"Run folder: {folder.path}")
 
 
 @app.command()
 def compare(
-    experiment: Annotated[str, typer.Argument(help="An experiment with [[compare]] entries.")],
+    experiment: Annotated[str, typer.Argument(help="An experiment with [[compare]] entries.", autocompletion=completion.experiment)],
     set_: Changes = None,
     out: Out = None,
 ) -> None:
@@ -90,12 +111,16 @@ def compare(
 
     Variants whose run in --out is already finished are kept; an interrupted one is resumed.
     """
+    from fedcef.batch import Batch
+    from fedcef.runs.config import load_config
+    from fedcef.runs.sweep import expand
+
     Batch.below(out, expand(load_config(experiment, set_ or []).variants(), {})).carry_out()
 
 
 @app.command()
 def sweep(
-    experiments: Annotated[list[str], typer.Argument(help="Names of shipped experiments, or .toml files.")],
+    experiments: Annotated[list[str], typer.Argument(help="Names of shipped experiments, or .toml files.", autocompletion=completion.experiment)],
     set_: Lists = None,
     only: Only = None,
     jobs: Jobs = 1,
@@ -108,6 +133,9 @@ def sweep(
     Then write a table with the mean over the seeds, a figure and an HTML page.  Runs in --out that are finished are
     kept; interrupted ones are resumed.
     """
+    from fedcef.batch import Batch
+    from fedcef.runs.sweep import plan
+
     batch = Batch.below(out, plan(experiments, set_ or [], only or []))
     if dry:
         batch.show()
@@ -117,7 +145,7 @@ def sweep(
 
 @app.command()
 def frontier(
-    experiment: Annotated[str, typer.Argument(help="A shipped experiment's name, or a .toml file.")],
+    experiment: Annotated[str, typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment)],
     set_: Lists = None,
     only: Only = None,
     jobs: Jobs = 1,
@@ -127,6 +155,11 @@ def frontier(
 
     An experiment without [[compare]] entries gets a grid of ratios, values and downlinks.
     """
+    from fedcef.batch import Batch
+    from fedcef.runs.config import load_config
+    from fedcef.runs.grid import default_grid, variants_or_grid
+    from fedcef.runs.sweep import plan, split
+
     config = load_config(experiment, split(set_ or [])[0])
     runs = plan([experiment], set_ or [], only or [], variants_or_grid)
     if not config.compare:
@@ -154,7 +187,10 @@ def plot(
     ] = None,
 ) -> None:
     """Draw the table, the figure and the HTML page of finished runs."""
-    folders = [folder for path in runs for folder in _runs_in(path)]
+    from fedcef.report import find_runs
+    from fedcef.runs.config import load_config
+
+    folders = [folder for path in runs for folder in find_runs(path)]
     out = out or (runs[0] if len(runs) == 1 else Path("report"))
     if paper:
         show_paper(folders, out)
@@ -172,6 +208,15 @@ def plot(
 @app.command(name="list")
 def list_() -> None:
     """Show what there is: algorithms, compressors, regularisers, data sets, models, partitions, experiments."""
+    from fedcef.algorithms import ALGORITHMS
+    from fedcef.compressors import COMPRESSORS
+    from fedcef.problems.catalog import DATA
+    from fedcef.problems.datasets import DATASETS
+    from fedcef.problems.models import MODELS
+    from fedcef.problems.partitions import PARTITIONS
+    from fedcef.regularizers import REGULARIZERS
+    from fedcef.runs.config import experiments as shipped
+
     described = {
         "algorithm.name": {name: _line(kind) for name, kind in ALGORITHMS.items()},
         "compressor.name": {name: _line(kind) for name, kind in COMPRESSORS.items()},
@@ -193,7 +238,7 @@ def list_() -> None:
 
 
 @data_app.command("get")
-def data_get(name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]) -> None:
+def data_get(name: Annotated[str, typer.Argument(help="Its name, as `fedcef list` shows it.")]) -> None:
     """Bring a data set into the cache folder (FEDCEF_DATA, by default the user's cache), verified by SHA-256."""
     from fedcef.problems.sources import fetch
 
@@ -206,6 +251,10 @@ def version() -> None:
     console.print(fedcef.__version__)
 
 
+for command in (doctor, export, report, theory, watch):
+    command.register(app)
+
+
 def main() -> None:
     """Run the command line; a mistake of the user's is one sentence and an exit code, never a traceback."""
     try:
@@ -215,21 +264,23 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _train(config: Config, folder: RunFolder, resume: bool) -> None:
+def _train(config: Config, folder: RunFolder, resume: bool, trackers: Mapping[str, Tracker]) -> None:
+    from fedcef.runs.run import run as run_to_the_end
+    from fedcef.trackers import tracked
+
     try:
-        with progress(config) as watch:
+        with progress(config) as bar, tracked(trackers, folder.path, bar, complain=say) as watch:
             run_to_the_end(config, folder, resume=resume, watch=watch)
     except KeyboardInterrupt:
         say(f"Interrupted.  Go on with: fedcef run --resume {folder.path}")
         sys.exit(130)
-
-
-def _runs_in(path: Path) -> list[Path]:
-    """The run folders in a folder: itself, those right below it, or those of a sweep over several experiments."""
-    for pattern in ("config.toml", "*/config.toml", "*/*/config.toml"):
-        if found := sorted(config.parent for config in path.glob(pattern)):
-            return found
-    return []
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT, EACCES, EROFS, EIO):
+            raise
+        raise RunError(
+            f"{error.filename or folder.path} cannot be written: {error.strerror}; make room or rights for it, then go "
+            f"on with: fedcef run --resume {folder.path}"
+        ) from None
 
 
 def _line(thing: object) -> str:

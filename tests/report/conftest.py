@@ -39,12 +39,16 @@ def make_run(tmp_path: Path) -> MakeRun:
         accuracy: float | None = 0.9,
         local_lr: float = 0.1,
         dataset: str = "mnist",
+        extra: str = "",
+        facts: dict[str, Any] | None = None,
     ) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         text = json.dumps(label)  # a JSON string is a TOML string
         config = CONFIG.format(label=text, planned=planned, seed=seed, local_lr=local_lr, dataset=dataset)
-        (folder / "config.toml").write_text(config, encoding="utf-8")
+        (folder / "config.toml").write_text(extra + config, encoding="utf-8")
+        if facts is not None:
+            (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         lines = [_line(t, up, rounds, accuracy, broken=status == "diverged" and t == rounds) for t in range(rounds + 1)]
         (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         if status:

@@ -1,14 +1,16 @@
+import hashlib
 import json
 import re
 import sys
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedcef.errors import FedcefError, RunError
-from fedcef.report import figure, load_runs, page, write_report
+from fedcef.report import figure, figures, load_runs, page, write_report
 from fedcef.report.page import _json
 
 HOSTILE = "<script>alert(1)</script>$\\frac{&\"' {{data}} <img src=x onerror=alert(1)>"
@@ -26,7 +28,8 @@ class Loads(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        addresses = [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        self.fetched += [address for address in addresses if not address.startswith("#")]  # of the page itself
         self._in_data = ("id", "data") in attrs
 
     def handle_data(self, data: str) -> None:
@@ -71,8 +74,10 @@ def test_the_page_fetches_nothing_and_its_data_are_the_curves(make_run, tmp_path
     assert loads.fetched == ["data:,"]
     assert "default-src 'none'" in path.read_text(encoding="utf-8")
     data = loads.json()
-    assert [panel["key"] for panel in data["panels"]] == ["accuracy", "train_loss", "stationarity", "density"]
-    assert [axis["key"] for axis in data["axes"]] == ["wire_bytes", "paper_bytes", "round", "wall_s"]
+    assert [panel["key"] for panel in data["panels"]] == [
+        "accuracy", "train_loss", "objective", "stationarity", "density",
+    ]  # fmt: skip
+    assert [axis["key"] for axis in data["axes"]] == ["wire_bytes", "paper_bytes", "round", "wall_s", "network_s"]
     assert data["axes"][0]["log"]
     curve = data["methods"][0]["curves"]["accuracy"]
     assert curve["y"][-1] == 90.0
@@ -146,14 +151,28 @@ def test_what_cannot_be_written_is_one_sentence(make_run, tmp_path):
         figure([], tmp_path / "figure.png")
 
 
-@pytest.mark.parametrize(
-    ("package", "module", "draw"),
-    [
-        ("matplotlib", "matplotlib", lambda records, out: figure(records, out / "figure.png")),
-        ("plotly", "plotly.offline", lambda records, out: page(records, out / "report.html")),
-    ],
-)
-def test_missing_packages_say_how_to_get_them(make_run, tmp_path, monkeypatch, package, module, draw):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(FedcefError, match=rf"needs {package}; install it with: pip install 'fedcef\[plot\]'"):
-        draw(load_runs([make_run("a")]), tmp_path)
+def test_a_missing_package_says_how_to_get_it_and_the_page_needs_none(make_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    records = load_runs([make_run("a")])
+    page(records, tmp_path / "report.html")
+    with pytest.raises(FedcefError, match=r"needs matplotlib; install it with: pip install 'fedcef\[plot\]'"):
+        figure(records, tmp_path / "figure.png")
+
+
+def test_the_plotting_library_is_the_one_that_its_note_names():
+    folder = resources.files("fedcef.report") / "vendor"
+    digest = hashlib.sha256((folder / "plotly-basic.min.js").read_bytes()).hexdigest()
+    assert f"{digest}  plotly-basic.min.js" in (folder / "README.md").read_text("utf-8")
+
+
+def test_a_figure_for_every_panel_in_three_formats(make_run, tmp_path):
+    records = load_runs([make_run("a", extra="num_clients = 4\n"), make_run("b", label="b", extra="num_clients = 4\n")])
+    for axis in ("network_s", "round"):
+        paths = figures(records, tmp_path / axis, axis)
+        assert [path.name for path in paths[:3]] == [f"accuracy_{axis}.{suffix}" for suffix in ("png", "pdf", "svg")]
+        assert len(paths) == 15
+    svg = (tmp_path / "network_s" / "accuracy_network_s.svg").read_text(encoding="utf-8")
+    assert "Simulated network time (s)" in svg
+    with pytest.raises(RunError, match="Network time needs the number of clients"):
+        figures(load_runs([make_run("c")]), tmp_path, "network_s")

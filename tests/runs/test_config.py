@@ -83,7 +83,7 @@ SECTIONS = "name, label, rounds, seed, num_clients"
         ("rounds=0", "rounds is 0; it must be greater than or equal to 1."),
         ("rounds=many", "rounds is 'many'; it must be a valid integer"),
         ("rounds=2.5", "rounds is 2.5; it must be a valid integer"),
-        ("rounds=[1]", "rounds is [1]; it must be a valid integer."),
+        ("rounds=[1]", "rounds is [1]; it must be a valid integer.  Lists are for `fedcef sweep`, written so:"),
         ("seed=-1", "seed is -1; it must be greater than or equal to 0."),
         (f"seed={2**62}", f"seed is {2**62}; it must be less than {2**62}."),
         ("local_lr=0", "local_lr is 0; it must be greater than 0."),
@@ -96,7 +96,7 @@ SECTIONS = "name, label, rounds, seed, num_clients"
         ("name=5", "name is 5; it must be a valid string."),
         ("rounds.name=3", "rounds is a single value and has no name."),
         ("rounds.first=3", "rounds is a single value and has no first."),
-        ("algorithm=fedcef", "algorithm is 'fedcef'; it must be a valid dictionary."),
+        ("algorithm=fedcef", "algorithm is 'fedcef'; it must be a valid dictionary.  Write algorithm.name=fedcef."),
         ("eval=3", "eval is 3; it must be a valid dictionary"),
         ("eval.every=0", "eval.every is 0; it must be greater than or equal to 1."),
         (

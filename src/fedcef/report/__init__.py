@@ -8,12 +8,13 @@ from pathlib import Path
 
 from fedcef.errors import RunError
 from fedcef.report.figure import figure
+from fedcef.report.figures import figures
 from fedcef.report.frontier import Frontier, frontier, frontier_table, write_csv
 from fedcef.report.frontier_figure import frontier_figure
 from fedcef.report.frontier_page import frontier_page
 from fedcef.report.page import page
 from fedcef.report.paper import paper
-from fedcef.report.records import RunRecord, load_runs
+from fedcef.report.records import RunRecord, find_runs, load_runs
 from fedcef.report.table import table
 from fedcef.report.tradeoff import tradeoff
 
@@ -21,6 +22,8 @@ __all__ = [
     "Frontier",
     "RunRecord",
     "figure",
+    "figures",
+    "find_runs",
     "frontier",
     "frontier_table",
     "load_runs",

@@ -40,12 +40,12 @@ LEGEND_PER_INCH = 15.6  # characters
 
 @dataclass(frozen=True)
 class Reach:
-    """An axis of bytes: least and greatest count, its scale and its unit."""
+    """An x axis: least and greatest count, its scale and its unit."""
 
     low: float
     high: float
     log: bool
-    size: float  # bytes per unit
+    size: float  # of its unit
     unit: str
 
 
@@ -80,10 +80,10 @@ def drawing(path: Path) -> Iterator[Any]:
 
 
 def panel(ax: Any, items: Sequence[Method], looks: Sequence[Look], axis: str, metric: str, reach: Reach) -> None:
-    """Draws a metric of the methods against bytes."""
+    """Draws a metric of the methods against what it took."""
     curves = [(i, item, c) for i, item in enumerate(items) if (c := item.curve(metric))]
     factor, size = METRICS[metric][2], reach.size
-    ax.set_xlabel(f"{AXES[axis][0]} ({reach.unit})")
+    ax.set_xlabel(f"{AXES[axis][0]} ({reach.unit})" if reach.unit else AXES[axis][0])
     ax.set_ylabel(metric_title(metric))
     ax.grid(True, color="#e6e6e6", linewidth=0.6)
     ax.set_axisbelow(True)

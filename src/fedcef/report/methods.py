@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedcef.errors import RunError
+from fedcef.report.network import Network
 from fedcef.report.records import Column, RunRecord
 
-X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s")
+X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
+MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from
 LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
 NOT_SETTINGS = ("name", "label", "out", "device")  # do not make two runs different methods
 
@@ -29,6 +31,7 @@ class Curve:
 class Method:
     label: str
     records: tuple[RunRecord, ...]
+    network: Network = Network()
 
     @property
     def diverged(self) -> int:
@@ -46,6 +49,11 @@ class Method:
     def name(self) -> str:
         """The label as it stands in legends."""
         return f"{self.label} ({self.note})" if self.note else self.label
+
+    @property
+    def participants(self) -> int | None:
+        """The clients that take part in a round, where it is known."""
+        return self.records[0].participants
 
     def last(self, name: str) -> Column:
         """(seeds,) the last values; both directions together for `wire_bytes` and `paper_bytes`."""
@@ -67,11 +75,13 @@ class Method:
             return None
         at = [np.searchsorted(t["round"], shared) for t in tables]
         values = np.stack([t[metric][i] for t, i in zip(tables, at, strict=True)])
-        x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in X_AXES}
+        x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in MEASURED}
+        if self.participants:
+            x["network_s"] = self.network.seconds(x, self.participants)
         return Curve(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def methods(records: Sequence[RunRecord]) -> list[Method]:
+def methods(records: Sequence[RunRecord], network: Network = Network()) -> list[Method]:
     """Groups runs that share label and settings and differ in the seed, in the order of the first of each.
 
     Different methods under one label are told apart by their folders' names.
@@ -88,10 +98,11 @@ def methods(records: Sequence[RunRecord]) -> list[Method]:
         distinct = len({record.seed for record in group}) == len(group)
         parts.extend([group] if distinct else [[record] for record in group])
     labels = [part[0].label for part in parts]
-    return [
-        Method(label if labels.count(label) == 1 else f"{label} [{part[0].folder.resolve().name}]", tuple(part))
+    names = [
+        label if labels.count(label) == 1 else f"{label} [{part[0].folder.resolve().name}]"
         for label, part in zip(labels, parts, strict=True)
     ]
+    return [Method(name, tuple(part), network) for name, part in zip(names, parts, strict=True)]
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
@@ -138,6 +149,14 @@ def log_y(items: Sequence[Method], metric: str) -> bool:
 def lead_metric(items: Sequence[Method]) -> str:
     """The metric of the first panel: the gap to a known optimum, else accuracy, else the objective."""
     return next((key for key in ("gap", "accuracy") if any(item.curve(key) for item in items)), "objective")
+
+
+def shown_metrics(items: Sequence[Method]) -> tuple[str, ...]:
+    """The metrics that some method has, the two that matter most before the others."""
+    wanted = dict.fromkeys(
+        (lead_metric(items), second_metric(items), "train_loss", "objective", "stationarity", "density")
+    )
+    return tuple(metric for metric in wanted if any(item.curve(metric) for item in items))
 
 
 def second_metric(items: Sequence[Method]) -> str:

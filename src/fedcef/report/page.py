@@ -5,45 +5,33 @@ the page's own content policy forbids every request.
 """
 
 import json
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedcef.errors import RunError
-from fedcef.report.methods import X_AXES, Curve, Method, lead_metric, log_x, log_y, methods, second_metric, span
-from fedcef.report.records import Column, RunRecord, number, one_line
-from fedcef.report.sections import again, count, results_table, settings_table
-from fedcef.report.style import AXES, METRICS, dataset_title, extra, look, metric_title
+from fedcef.report.clients import clients_section
+from fedcef.report.curves import Group, page_data
+from fedcef.report.layers import layers_section
+from fedcef.report.markup import count, curve_name, scrolling
+from fedcef.report.methods import X_AXES, Method, lead_metric, log_x, methods, shown_metrics
+from fedcef.report.network import Network
+from fedcef.report.records import RunRecord, one_line
+from fedcef.report.reproduce import reproduce
+from fedcef.report.sections import results_table, settings_table
+from fedcef.report.style import AXES, METRICS, dataset_title, look
 from fedcef.report.swatch import swatch
 from fedcef.report.table import results
+from fedcef.report.traffic import traffic
 
-MOST_POINTS = 1200  # of a curve; more than a screen can show
-LINE_WIDTH = 2.2  # of page.js, for the dashes
-
-
-@dataclass(frozen=True)
-class Group:
-    """Methods with panels of their own; `places` are their positions in the legend, which all groups share."""
-
-    name: str  # the data set; "" where there is one group
-    items: tuple[Method, ...]
-    places: tuple[int, ...]
-    metrics: tuple[str, ...]
-
-    def key(self, metric: str) -> str:
-        """The name of a panel among those of all groups."""
-        return f"{metric}_{self.name}" if self.name else metric
-
-    def title(self, metric: str) -> str:
-        title = metric_title(metric)
-        return f"{dataset_title(self.name)}: {title[0].lower()}{title[1:]}" if self.name else title
+SCRIPTS = ("page.js", "curves.js", "target.js", "tables.js")
+TARGET_HEADS = ("rounds", "wire bytes", "paper’s bytes", "wall time", "network time")
+NO_CLIENTS = "<p class=note>The run folders do not say which classes the clients hold.</p>"
+NO_LAYERS = "<p class=note>No run has finished, so there is no model to look into.</p>"
 
 
 @dataclass(frozen=True)
@@ -55,21 +43,23 @@ class Lead:
     script: str
 
 
-def page(records: Sequence[RunRecord], path: Path, lead: Lead | None = None) -> None:
+def page(records: Sequence[RunRecord], path: Path, lead: Lead | None = None, network: Network = Network()) -> None:
     """Writes the interactive report to `path`."""
     items = methods(records)
-    wanted = (lead_metric(items), second_metric(items), "stationarity", "density")
-    metrics = tuple(metric for metric in wanted if any(item.curve(metric) for item in items))
-    group = Group("", tuple(items), tuple(range(len(items))), metrics)
+    group = Group("", tuple(items), tuple(range(len(items))), shown_metrics(items))
     axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in X_AXES}
-    write_page([group], [item.name for item in items], axes, path, lead)
+    write_page([group], [item.name for item in items], axes, path, lead, network)
 
 
 def write_page(
-    groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool], path: Path, lead: Lead | None = None
+    groups: Sequence[Group],
+    names: Sequence[str],
+    axes: Mapping[str, bool],
+    path: Path,
+    lead: Lead | None = None,
+    network: Network = Network(),
 ) -> None:
     """Writes a page with one legend over the panels of all groups; `axes` says which ones are logarithmic."""
-    plotly = extra("plotly.offline").get_plotlyjs()
     items = [item for group in groups for item in group.items]
     records = [record for item in items for record in item.records]
     panels = [(group, metric) for group in groups for metric in group.metrics]
@@ -80,19 +70,26 @@ def write_page(
         help=_help(items),
         css=_file("page.css"),
         lead=lead.html if lead else "",
-        results="".join(_heading(g) + _scrolling(results_table(results(g.items), g.places)) for g in groups),
+        results=_each(groups, lambda g: results_table(results(g.items), g.places)),
         axes="".join(_axis_switch(i, key) for i, key in enumerate(axes)),
         legend="".join(
             f'<button type="button" aria-pressed="true">{swatch(look(i))}{escape(name)}</button>'
             for i, name in enumerate(names)
         ),
+        **{name: f"{value:g}" for name, value in vars(network).items() if name != "compute"},
+        compute=" checked" if network.compute else "",
+        shape=" first-wide" if len(groups) == 1 and len(panels) == 5 else "",
         panels="".join(_panel(p, group.title(metric), metric) for p, (group, metric) in enumerate(panels)),
-        settings="".join(_heading(group) + settings_table(group.items) for group in groups),
-        again="".join(_heading(g) + "".join(again(r, i) for i in g.items for r in i.records) for g in groups),
+        targets=_each(groups, lambda g: _target(groups.index(g), g)),
+        traffic=_each(groups, lambda g: traffic(g.items, g.places)),
+        clients=_each(groups, lambda g: clients_section(g.items) or NO_CLIENTS),
+        layers=_each(groups, lambda g: layers_section(g.items, g.places) or NO_LAYERS),
+        settings=_each(groups, lambda g: settings_table(g.items)),
+        again=_each(groups, lambda g: reproduce(g.items)),
         footer=escape(_versions(records)),
-        data=_json(_data(groups, names, axes) | ({"lead": lead.data} if lead else {})),
-        plotly=plotly,
-        js=_file("page.js") + (_file(lead.script) if lead else ""),
+        data=_json(page_data(groups, names, axes, network) | ({"lead": lead.data} if lead else {})),
+        plotly=_file("vendor/plotly-basic.min.js"),
+        js="".join(_file(name) for name in (*SCRIPTS, *([lead.script] if lead else []))),
     )
     try:
         path.write_text(html, encoding="utf-8")
@@ -115,12 +112,10 @@ def _json(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _heading(group: Group) -> str:
-    return f"<h3>{escape(dataset_title(group.name))}</h3>" if group.name else ""
-
-
-def _scrolling(table: str) -> str:
-    return f'<div class="scroll" tabindex="0" role="group" aria-label="Results, may scroll sideways">{table}</div>'
+def _each(groups: Sequence[Group], section: Callable[[Group], str]) -> str:
+    """A section for every group, under its data set's name where there are several."""
+    heads = [f"<h3>{escape(dataset_title(group.name))}</h3>" if group.name else "" for group in groups]
+    return "".join(head + section(group) for head, group in zip(heads, groups, strict=True))
 
 
 def _title(items: Sequence[Method]) -> str:
@@ -132,7 +127,9 @@ def _title(items: Sequence[Method]) -> str:
 
 def _facts(curves: int, records: Sequence[RunRecord]) -> str:
     rounds = max(record.last_round for record in records)
-    return " · ".join([count(curves, "method"), count(len(records), "run"), f"up to {count(rounds, 'round')}"])
+    clients = {record.config.get("num_clients") for record in records}
+    known = [count(n, "client") for n in clients if isinstance(n, int)] if len(clients) == 1 else []
+    return " · ".join([count(curves, "method"), count(len(records), "run"), *known, f"up to {count(rounds, 'round')}"])
 
 
 def _help(items: Sequence[Method]) -> str:
@@ -158,75 +155,37 @@ def _versions(records: Sequence[RunRecord]) -> str:
 
 def _axis_switch(index: int, key: str) -> str:
     checked = " checked" if index == 0 else ""
-    radio = f'<input type="radio" name="axis"{checked} autocomplete="off">'
+    radio = f'<input type="radio" name="axis" value="{key}"{checked} autocomplete="off">'
     return f"<label>{radio}<span>{escape(AXES[key][1])}</span></label>"
 
 
 def _panel(index: int, title: str, metric: str) -> str:
-    log = f'<label class=check><input type="checkbox" id="log-y-{index}" autocomplete="off"> log scale</label>'
+    log = f'<label class=check><input type="checkbox" id="log-y-{index}" autocomplete="off"> log</label>'
+    saves = "".join(
+        f'<button type="button" class="save" data-panel="{index}" data-format="{kind}" '
+        f'aria-label="Save {escape(title)} as {kind.upper()}">{kind.upper()}</button>'
+        for kind in ("png", "svg")
+    )
     return (
-        f"<figure class=panel><figcaption><span>{escape(title)}</span>{'' if metric == 'accuracy' else log}"
-        f'<button type="button" class="save" id="save-{index}">Save PNG</button></figcaption>'
-        f'<div class="plot" id="plot-{index}"></div></figure>'
+        f"<figure class=panel><figcaption><span>{escape(title)}</span>{'' if metric == 'accuracy' else log}{saves}"
+        f'</figcaption><div class="plot" id="plot-{index}"></div></figure>'
     )
 
 
-def _data(groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool]) -> dict[str, Any]:
-    return {
-        "methods": [_method(place, name, groups) for place, name in enumerate(names)],
-        "axes": [
-            {
-                "key": key,
-                "title": AXES[key][0],
-                "bytes": key.endswith("bytes"),
-                "unit": "s" if key == "wall_s" else "",
-                "log": log,
-            }
-            for key, log in axes.items()
-        ],
-        "panels": [
-            {
-                "key": group.key(metric),
-                "group": g,  # panels of a group share the reach of their x axis
-                "title": group.title(metric),
-                "unit": METRICS[metric][1],
-                "log": log_y(group.items, metric),
-                "span": [METRICS[metric][2] * value for value in span(group.items, metric) or (0.0, 1.0)],
-                # else the page fits the axis to the curves shown
-                "fixed": any(item.diverged for item in group.items),
-            }
-            for g, group in enumerate(groups)
-            for metric in group.metrics
-        ],
-    }
-
-
-def _method(place: int, name: str, groups: Sequence[Group]) -> dict[str, Any]:
-    style = look(place)
-    curves = {
-        group.key(metric): {**_curve(curve, METRICS[metric][2]), "diverged": item.diverged > 0}
-        for group in groups
-        for item, where in zip(group.items, group.places, strict=True)
-        for metric in group.metrics
-        if where == place and (curve := item.curve(metric))
-    }
-    return {
-        "name": escape(name),  # plotly reads names as a subset of HTML, so they are escaped here as everywhere
-        "color": style.color,
-        "dark": style.dark,
-        "dash": ",".join(f"{LINE_WIDTH * part:g}px" for part in style.dash) or "solid",
-        "symbol": style.symbol,
-        "curves": curves,
-    }
-
-
-def _curve(curve: Curve, factor: float) -> dict[str, list[float | None]]:
-    step = np.unique(np.linspace(0, curve.mean.size - 1, min(curve.mean.size, MOST_POINTS)).round().astype(int))
-    columns = {key: x[step] for key, x in curve.x.items()}
-    columns |= {"y": factor * curve.mean[step], "low": factor * curve.low[step], "high": factor * curve.high[step]}
-    return {key: _values(column) for key, column in columns.items()}
-
-
-def _values(column: Column) -> list[float | None]:
-    """Six digits: more would only make the file larger."""
-    return [float(f"{value:.6g}") if math.isfinite(number(value)) else None for value in column.tolist()]
+def _target(index: int, group: Group) -> str:
+    """The price of a target: the script fills in the numbers."""
+    metric = lead_metric(group.items)
+    name, unit, _ = METRICS[metric]
+    asked = f"{name.lower()} {'of at least' if metric == 'accuracy' else 'of at most'}"
+    heads = "".join(f'<th scope=col><button type="button">{head}</button></th>' for head in ("method", *TARGET_HEADS))
+    rows = "".join(
+        f"<tr data-method={place}><th scope=row>{curve_name(place, item.label)}</th>"
+        f"{'<td>–</td>' * len(TARGET_HEADS)}</tr>"
+        for item, place in zip(group.items, group.places, strict=True)
+    )
+    field = f'<input type="number" id="target-{index}" step="any" autocomplete="off">'
+    table = f'<table class="sortable" id="prices-{index}"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return (
+        f'<p class=ask><label for="target-{index}">To reach a {escape(asked)}</label> {field} {unit}</p>'
+        + scrolling(table, "What the target costs")
+    )

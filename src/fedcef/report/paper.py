@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from fedcef.errors import RunError
+from fedcef.report.curves import Group
 from fedcef.report.figure import Reach, drawing, legend, legend_rows, panel
 from fedcef.report.methods import X_AXES, Method, methods
-from fedcef.report.page import Group, write_page
+from fedcef.report.page import write_page
 from fedcef.report.records import RunRecord
 from fedcef.report.style import dataset_title, look
 

@@ -1,10 +1,10 @@
-"""A run folder as data: `config.toml`, `rounds.jsonl` and, once the run has ended, `summary.json`."""
+"""A run folder as data: `config.toml`, `rounds.jsonl`, `facts.json` and, once the run has ended, `summary.json`."""
 
 import json
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class RunRecord:
     summary: dict[str, Any]  # empty while the run is unfinished
     config: dict[str, Any]
     config_text: str
+    facts: dict[str, Any] = field(default_factory=dict)  # empty in folders of before there were facts
 
     @property
     def status(self) -> str:
@@ -55,6 +56,12 @@ class RunRecord:
         planned = self.config.get("rounds", self.last_round)
         return planned if isinstance(planned, int) else self.last_round
 
+    @property
+    def participants(self) -> int | None:
+        """The clients that take part in a round, where the config says."""
+        counts = [self.config.get(key) for key in ("clients_per_round", "num_clients")]
+        return next((n for n in counts if isinstance(n, int) and n > 0), None)
+
     def last(self, name: str) -> float:
         """The last recorded value of a column; NaN where there is none."""
         value = number(self.summary.get(name))
@@ -63,6 +70,14 @@ class RunRecord:
         column = self.rounds.get(name, np.empty(0))
         known = column[np.isfinite(column)]
         return float(known[-1]) if known.size else math.nan
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run folders in a folder: itself, those right below it, or those of a sweep over several experiments."""
+    for pattern in ("config.toml", "*/config.toml", "*/*/config.toml"):
+        if found := sorted(config.parent for config in path.glob(pattern)):
+            return found
+    return []
 
 
 def load_runs(folders: Sequence[Path]) -> list[RunRecord]:
@@ -96,11 +111,13 @@ def _load(folder: Path) -> RunRecord:
         text = _text(folder / "config.toml")
         config = tomllib.loads(text)
         summary = json.loads(_text(folder / "summary.json") or "{}")
+        facts = json.loads(_text(folder / "facts.json") or "{}")
     except (OSError, ValueError) as error:  # JSON, TOML and UTF-8 errors are ValueErrors
         raise RunError(f"The run in {folder} cannot be read: {error}.") from error
-    if not isinstance(summary, dict):
-        raise RunError(f"The run in {folder} cannot be read: summary.json is not a JSON object.")
-    return RunRecord(folder, _label(folder, summary, config), rounds, summary, config, text)
+    for name, content in (("summary.json", summary), ("facts.json", facts)):
+        if not isinstance(content, dict):
+            raise RunError(f"The run in {folder} cannot be read: {name} is not a JSON object.")
+    return RunRecord(folder, _label(folder, summary, config), rounds, summary, config, text, facts)
 
 
 def _label(folder: Path, summary: dict[str, Any], config: dict[str, Any]) -> str:

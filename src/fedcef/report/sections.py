@@ -1,39 +1,36 @@
-"""Parts of the HTML page that are text: tables of results and of settings, and how to run again.
+"""Parts of the HTML page that are text: tables of results and of settings.
 
 Everything that comes from run folders is untrusted and goes through `escape`.
 """
 
-import shlex
+import re
 from collections.abc import Sequence
 from html import escape
 
+from fedcef.report.markup import count, curve_name, scrolling
 from fedcef.report.methods import Method, flatten
-from fedcef.report.records import RunRecord, one_line
-from fedcef.report.style import look
-from fedcef.report.swatch import swatch
 from fedcef.report.table import Cell, Results
 
 
-def count(number_of: int, what: str) -> str:
-    return f"{number_of} {what}" if number_of == 1 else f"{number_of} {what}s"
-
-
 def results_table(content: Results, places: Sequence[int]) -> str:
-    """The results; `places` says which curve of the legend each row has."""
-    head = "".join(
-        f"<th scope=col>{escape(what)}<br><small>{escape(unit)}</small></th>" for what, unit in content.headers
-    )
+    """The results; `places` says which curve of the legend each row has.  A click on a head sorts."""
+    heads = "".join(_head(what, unit) for what, unit in (("method", ""), *content.headers))
     body = ""
     for place, row in zip(places, content.rows, strict=True):
-        remark = f"<span class=seeds>{escape(row.remark)}</span>" if row.remark else ""
-        label = f"<div class=method>{swatch(look(place))}<div>{escape(row.label)}{remark}</div></div>"
-        body += f"<tr data-method={place}><th scope=row>{label}</th>{''.join(_cell(cell) for cell in row.cells)}</tr>"
-    return f"<table class=results><thead><tr><th scope=col>method</th>{head}</tr></thead><tbody>{body}</tbody></table>"
+        cells = "".join(_cell(cell) for cell in row.cells)
+        body += f"<tr data-method={place}><th scope=row>{curve_name(place, row.label, row.remark)}</th>{cells}</tr>"
+    table = f"<table class='results sortable'><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    return scrolling(table, "Results")
+
+
+def _head(what: str, unit: str) -> str:
+    below = f"<br><small>{escape(unit)}</small>" if unit else ""
+    return f'<th scope=col><button type="button">{escape(what)}{below}</button></th>'
 
 
 def _cell(cell: Cell) -> str:
     kind = " class=best" if cell.best else " class=warn" if cell.warn else ""
-    spread = f" <span class=spread>± {escape(cell.spread)}</span>" if cell.spread else ""
+    spread = f"<span class=spread>± {escape(cell.spread)}</span>" if cell.spread else ""
     return f"<td{kind}>{escape(cell.text)}{spread}</td>"
 
 
@@ -51,14 +48,14 @@ def settings_table(items: Sequence[Method]) -> str:
     if differ:
         head = "".join(f"<th scope=col>{escape(item.label)}</th>" for item in items)
         rows = "".join(
-            f"<tr><th scope=row>{escape(key)}</th>{''.join(_setting(settings.get(key)) for settings in flat)}</tr>"
+            f"<tr><th scope=row>{_breakable(key)}</th>{''.join(_setting(settings.get(key)) for settings in flat)}</tr>"
             for key in differ
         )
-        html += (
-            '<div class="scroll" tabindex="0" role="group" aria-label="Settings that differ, may scroll sideways">'
+        table = (
             f"<table class=settings><thead><tr><th scope=col>what differs</th>{head}</tr></thead>"
-            f"<tbody>{rows}</tbody></table></div>"
+            f"<tbody>{rows}</tbody></table>"
         )
+        html += scrolling(table, "Settings that differ")
     if same:
         lines = "\n".join(escape(f"{key} = {flat[0][key]}") for key in same)
         summary = f"<summary>The same in all: {count(len(same), 'setting')}</summary>"
@@ -66,14 +63,10 @@ def settings_table(items: Sequence[Method]) -> str:
     return html or "<p>The run folders hold no settings.</p>"
 
 
+def _breakable(key: str) -> str:
+    """A dotted name that may be broken between its words."""
+    return re.sub(r"([._])", r"\1<wbr>", escape(key))
+
+
 def _setting(value: str | None) -> str:
     return "<td class=none>–</td>" if value is None else f"<td>{escape(value)}</td>"
-
-
-def again(record: RunRecord, item: Method) -> str:
-    """The settings of a run, folded, with the command that repeats it."""
-    command = f"fedcef run {shlex.quote(one_line(record.folder.resolve().name) + '/config.toml')}"
-    seed = f" <span class=seeds>seed {record.seed}</span>" if len(item.records) > 1 else ""
-    config = f"<pre>{escape(record.config_text)}</pre>" if record.config_text else ""
-    summary = f"<summary>{escape(item.label)}{seed}</summary>"
-    return f"<details>{summary}<pre class=command>{escape(command)}</pre>{config}</details>"

@@ -43,8 +43,10 @@ AXES = {  # key -> (name on an axis, name on a switch)
     "paper_bytes": ("Sent by the paper's count, up and down", "Paper's bytes"),
     "round": ("Round", "Rounds"),
     "wall_s": ("Wall time", "Wall time"),
+    "network_s": ("Simulated network time", "Network time"),
 }
 DATASETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}  # names in print
+DURATIONS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"))
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -81,6 +83,15 @@ def byte_unit(typical: float) -> tuple[float, str]:
 def axis_unit(low: float, high: float, log: bool) -> tuple[float, str]:
     """The unit of an axis: by its end, or by its geometric middle when logarithmic."""
     return byte_unit(math.sqrt(low * high) if log and low > 0 else high)
+
+
+def unit_of(axis: str, low: float, high: float, log: bool) -> tuple[float, str]:
+    """The size and the name of the unit of any x axis; rounds have none."""
+    if axis.endswith("bytes"):
+        return axis_unit(low, high, log)
+    if axis == "round":
+        return 1.0, ""
+    return next(((size, name) for size, name in DURATIONS if high >= 3 * size), (1.0, "s"))
 
 
 def amount(value: float) -> str:

@@ -17,7 +17,7 @@ from fedcef.algorithm import Algorithm, Count, Positive, UnitInterval
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.errors import ConfigError
-from fedcef.options import check, check_prox_steps, choose, completed, explain, make, unknown_key
+from fedcef.options import check, check_prox_steps, choose, completed, explain, make, suggest, unknown_key
 from fedcef.precision import Precision, state_dtype
 from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA
@@ -252,8 +252,11 @@ def _find(name_or_path: str) -> str:
             raise ConfigError(f"There is no file {path}.")
         return path.read_text("utf-8")
     if name_or_path not in experiments():
+        if (path / "config.toml").is_file():
+            raise ConfigError(f"{path} is the folder of a run; go on with it by `fedcef run --resume {path}`.")
         raise ConfigError(
             f"There is no experiment {name_or_path!r}; there are {', '.join(experiments())}, or give a .toml file."
+            f"{suggest(path.stem, experiments())}"
         )
     return (resources.files("fedcef") / "experiments" / f"{name_or_path}.toml").read_text("utf-8")
 

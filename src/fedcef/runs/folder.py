@@ -58,7 +58,9 @@ class RunFolder:
             self.log.write_bytes(b"")
             write_atomically(self.config, lambda part: part.write_text(config_toml, "utf-8"))
         except OSError as error:
-            raise RunError(f"The run folder {self.path} cannot be written: {error.strerror}.") from None
+            raise RunError(
+                f"The run folder {self.path} cannot be written: {error.strerror}; choose another --out."
+            ) from None
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

@@ -7,9 +7,10 @@ device never waits for a file.  On a CPU every round is written down before the 
 
 from __future__ import annotations
 
+import json
 import platform
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from fedcef.errors import DivergedError
 from fedcef.options import make
 from fedcef.problems.problem import Problem
 from fedcef.runs.config import Config
+from fedcef.runs.facts import write_facts
 from fedcef.runs.folder import Record, RunFolder, down_frame, snapshot_tensors
 from fedcef.schedules import SCHEDULES
 from fedcef.simulation.arrival import Arrival
@@ -97,8 +99,10 @@ class _Run:
             records = self.folder.records()
             self.last = records[-1] if records else {}
             self.wall_s = self.last.get("wall_s", 0.0)
+        write_facts(self.folder, simulation)
         self.clock = time.perf_counter() - self.wall_s
         ahead = _AHEAD if self.problem.z0.is_cuda else 0
+        down = None
         try:
             if simulation.round == 0:
                 self._start(down=None)
@@ -115,6 +119,7 @@ class _Run:
         self.folder.save_model(simulation)
         summary = self._summary("finished")
         self.folder.save_summary(summary)
+        write_facts(self.folder, simulation, down)
         return summary
 
     def _start(self, down: Arrival[Payload] | None) -> None:
@@ -141,7 +146,7 @@ class _Run:
             if started.down is not None:
                 self._log(down_frame(started.down.get(), started.round - 1), started.round - 1)
             for note in started.notes:
-                self.watch({"note": note})
+                self._note(started.round, note)
             self._record(started.round, numbers, started.ratios)
             if started.snapshot is not None:
                 self.folder.save_snapshot(started.round, started.snapshot.get())
@@ -180,8 +185,14 @@ class _Run:
         self.folder.add_frame(frame)
         before = self.expected.pop(round_, None)
         if before is not None and down_frame(before.message, round_) != frame:
-            self.watch({"note": f"Round {round_} is not what was logged before the interruption; "
-                                "was the run moved to another machine or version?"})  # fmt: skip
+            self._note(round_, f"Round {round_} is not what was logged before the interruption; "
+                               "was the run moved to another machine or version?")  # fmt: skip
+
+    def _note(self, round_: int, sentence: str) -> None:
+        """Tell a sentence, and keep it for whoever watches the folder."""
+        with (self.folder.path / "notes.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"round": round_, "note": sentence}) + "\n")
+        self.watch({"note": sentence})
 
     def _summary(self, status: str) -> Record:
         config = self.config
@@ -202,9 +213,20 @@ class _Run:
             "density": measures.pop("density", None),
             **measures,
             **{name: self.last.get(name, 0) for name in self.simulation.ledger.on_device()},
+            **self._spent(),
             "wall_s": round(self.wall_s, 3),
             "versions": versions(),
         }
+
+    def _spent(self) -> dict[str, float]:
+        """What the most active client has given away by its messages, if they are private."""
+        privacy, simulation = self.config.privacy, self.simulation
+        if privacy is None:
+            return {}
+        everyone = simulation.cohort_size == self.problem.num_clients
+        cohorts = () if everyone else map(simulation.cohort, range(simulation.round))
+        sent = Counter(client for cohort in cohorts for client in cohort.tolist())
+        return privacy.spent(simulation.round if everyone else max(sent.values(), default=0))
 
 
 _optima: dict[str, float] = {}

@@ -1,0 +1,160 @@
+"use strict";
+// The panels of curves and their controls.
+(() => {
+  const { methods, axes, panels, state, byteUnit, timeUnit, digits, bytes, seconds, css, along, byId, color, changed, onChange } = report;
+  const SIZE = 9; // of a marker
+  const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" };
+  const faint = (hex) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))}, 0.18)`;
+
+  const look = (m, sizes) => ({ name: m.name, mode: "lines+markers", line: { color: color(m), width: 2.2, dash: m.dash },
+    marker: { symbol: m.symbol, size: sizes, color: color(m), opacity: 1,
+      line: { color: css("--paper"), width: sizes.map((size) => (size ? 1 : 0)) } } });
+
+  // Round 0 has no place on a logarithmic axis.
+  const keep = (xs) => xs.map((x, i) => i).filter((i) => xs[i] !== null && (!state.logX || xs[i] > 0));
+
+  // Low, high and unit of the x axis over the curves that are shown, one for all panels of a group.
+  function extent(p) {
+    let low = Infinity, high = 0;
+    const keys = panels.filter((other) => other.group === panels[p].group).map((other) => other.key);
+    methods.forEach((m, k) => keys.filter((key) => m.curves[key]).forEach((key) => along(m.curves[key], state.axis.key).forEach((x) => {
+      if (state.shown[k] && x > 0) { low = Math.min(low, x); high = Math.max(high, x); }
+    })));
+    if (high === 0) { low = high = 1; }
+    const key = state.axis.key;
+    const [size, unit] = key.endsWith("bytes") ? byteUnit(state.logX ? Math.sqrt(low * high) : high) : key === "round" ? [1, ""] : timeUnit(high);
+    return { low: low / size, high: high / size, size, unit };
+  }
+
+  // Markers at about equal steps along the axis; phase keeps the markers of different curves apart.
+  function markers(xs, reach, phase) {
+    const place = (x) => (state.logX ? Math.log(x / reach.low) / Math.log(reach.high / reach.low || 2) : x / reach.high);
+    let next = place(xs[0]) + 0.03 + 0.09 * phase;
+    return xs.map((x) => { if (place(x) < next) { return 0; } next = place(x) + 0.1; return SIZE; });
+  }
+
+  function hover(m, panel, c, i, time) {
+    const range = c.high[i] > c.low[i] ? ` (${digits(c.low[i])} to ${digits(c.high[i])})` : "";
+    return `<b>${m.name}</b><br>round ${digits(c.round[i])}: ${digits(c.y[i])}${panel.unit ? " " + panel.unit : ""}${range}<br>` +
+      `wire ${bytes(c.wire_bytes[i])} · paper ${bytes(c.paper_bytes[i])}<br>wall ${seconds(c.wall_s[i])} · network ${seconds(time[i])}`;
+  }
+
+  // A run that diverged must not flatten the others: with one, the axis is fixed by the rest.
+  function limits(panel, log) {
+    if (!panel.fixed || (log && panel.span[0] <= 0)) { return null; }
+    const [low, high] = panel.span;
+    if (log) { const pad = 0.05 * Math.log10(high / low) || 0.05; return [Math.log10(low) - pad, Math.log10(high) + pad]; }
+    const pad = 0.05 * (high - low) || 0.05;
+    return [low - pad, high + pad];
+  }
+
+  // Where a curve that diverged ends, or leaves the panel for good.
+  function cross(m, p, x, y, range) {
+    const bound = (v) => { const w = state.logY[p] ? Math.log10(v) : v; return range ? Math.min(Math.max(w, range[0]), range[1]) : w; };
+    const ys = y.map(bound), last = ys.length - 1;
+    let end = last;
+    while (range && range.includes(ys[last]) && end > 0 && ys[end - 1] === ys[last]) { end -= 1; }
+    return { x: [x[end]], y: [state.logY[p] ? 10 ** ys[end] : ys[end]], mode: "markers", cliponaxis: false, showlegend: false,
+      marker: { symbol: "x-thin", size: 10, line: { color: color(m), width: 3 } }, hoverinfo: "skip" };
+  }
+
+  function traces(p, reach) {
+    const panel = panels[p], all = [], range = limits(panel, state.logY[p]);
+    methods.forEach((m, k) => {
+      const c = m.curves[panel.key];
+      if (!c || !state.shown[k]) { return; }
+      const xs = along(c, state.axis.key), time = along(c, "network_s"), at = keep(xs);
+      if (!at.length) { return; }
+      const x = at.map((i) => xs[i] / reach.size), pick = (column) => at.map((i) => column[i]);
+      if (at.some((i) => c.high[i] > c.low[i])) {
+        all.push({ x: [...x, ...[...x].reverse()], y: [...pick(c.low), ...pick(c.high).reverse()], fill: "toself", mode: "lines",
+          line: { width: 0 }, fillcolor: faint(color(m)), hoverinfo: "skip", showlegend: false });
+      }
+      const sizes = at.length > 12 ? markers(x, reach, k / methods.length) : x.map(() => SIZE);
+      all.push({ x, y: pick(c.y), showlegend: false, ...look(m, sizes),
+        text: at.map((i) => hover(m, panel, c, i, time)), hovertemplate: "%{text}<extra></extra>" });
+      if (c.diverged) { all.push(cross(m, p, x, pick(c.y), range)); }
+    });
+    return all;
+  }
+
+  function layout(p, reach) {
+    const grid = { gridcolor: css("--line"), linecolor: css("--soft"), zeroline: false, ticks: "outside", ticklen: 4,
+      tickcolor: css("--soft"), automargin: true };
+    const range = limits(panels[p], state.logY[p]), log = Math.log10, family = getComputedStyle(document.body).fontFamily;
+    const pad = 0.03 * (log(reach.high / reach.low) || 1);
+    // Plain numbers at the powers of ten, and at 2 and 5 where those are few.
+    const ticks = (low, high) => ({ dtick: high / low < 120 ? "D2" : high / low < 1e7 ? 1 : 2,
+      ...(high / low < 1e5 ? { tickformat: "~g" } : { exponentformat: "power" }) });
+    return {
+      margin: { l: 44, r: 12, t: 10, b: 46 }, showlegend: false, hovermode: "closest", hoverdistance: 30, dragmode: "zoom",
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family, size: 13, color: css("--soft") },
+      hoverlabel: { bgcolor: css("--raised"), bordercolor: css("--line"), align: "left", font: { family, color: css("--ink") } },
+      xaxis: { ...grid, type: state.logX ? "log" : "linear", title: { text: state.axis.title + (reach.unit ? ` (${reach.unit})` : ""), standoff: 8, font: { size: 13 } },
+        range: state.logX ? [log(reach.low) - pad, log(reach.high) + pad] : [-0.02 * reach.high, 1.03 * reach.high],
+        ...(state.logX ? ticks(reach.low, reach.high) : {}) },
+      yaxis: { ...grid, type: state.logY[p] ? "log" : "linear", ...(range ? { range } : {}),
+        ...(state.logY[p] ? ticks(...panels[p].span) : {}) },
+    };
+  }
+
+  function draw() {
+    panels.forEach((_, p) => {
+      const reach = extent(p);
+      Plotly.react(byId(`plot-${p}`), traces(p, reach), layout(p, reach), CONFIG);
+    });
+  }
+
+  // A picture that stands alone: with its legend, title and background, and enough points for print.
+  function save(p, format) {
+    const reach = extent(p), ink = { color: css("--ink") };
+    const named = methods.filter((m, k) => state.shown[k] && m.curves[panels[p].key]).map((m) => ({ x: [null], y: [null], ...look(m, [SIZE]) }));
+    const view = { ...layout(p, reach), paper_bgcolor: css("--paper"), showlegend: true,
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", font: ink }, margin: { l: 70, r: 20, t: 20, b: 60 } };
+    view.yaxis.title = { text: panels[p].title };
+    const name = `fedcef-${panels[p].key}-${state.axis.key}`;
+    Plotly.downloadImage({ data: [...traces(p, reach), ...named], layout: view }, { format, width: 900, height: 620, scale: format === "svg" ? 1 : 3, filename: name });
+  }
+
+  const buttons = [...document.querySelectorAll("#legend button[aria-pressed]")];
+
+  function show(shown) {
+    state.shown = shown;
+    buttons.forEach((b, k) => b.setAttribute("aria-pressed", String(shown[k])));
+    document.querySelectorAll("tr[data-method]").forEach((row) => row.classList.toggle("off", !shown[row.dataset.method]));
+    changed();
+  }
+
+  function alone(k) {
+    const already = state.shown.every((s, j) => s === (j === k));
+    show(state.shown.map((_, j) => already || j === k));
+  }
+
+  document.querySelectorAll("#axes input").forEach((input, a) => input.addEventListener("change", () => {
+    state.axis = axes[a];
+    state.logX = byId("log-x").checked = axes[a].log;
+    changed();
+  }));
+  byId("log-x").checked = state.logX;
+  byId("log-x").addEventListener("change", (event) => { state.logX = state.axis.log = event.target.checked; changed(); });
+  buttons.forEach((button, k) => {
+    button.addEventListener("click", (event) => (event.shiftKey ? alone(k) : show(state.shown.map((s, j) => (j === k ? !s : s)))));
+    button.addEventListener("dblclick", (event) => { if (!event.shiftKey) { alone(k); } });
+  });
+  byId("show-all").addEventListener("click", () => show(methods.map(() => true)));
+  for (const name of ["up_mbit", "down_mbit", "latency_ms"]) {
+    byId(name).addEventListener("input", (event) => {
+      const value = event.target.valueAsNumber, sound = value > 0 || (value === 0 && name === "latency_ms");
+      event.target.setAttribute("aria-invalid", String(!sound));
+      if (sound) { state.network[name] = value; changed(); }
+    });
+  }
+  byId("compute").addEventListener("change", (event) => { state.network.compute = event.target.checked; changed(); });
+  panels.forEach((_, p) => {
+    const box = byId(`log-y-${p}`);
+    if (box) { box.checked = state.logY[p]; box.addEventListener("change", () => { state.logY[p] = box.checked; changed(); }); }
+  });
+  document.querySelectorAll(".save").forEach((button) => button.addEventListener("click", () => save(+button.dataset.panel, button.dataset.format)));
+  onChange(draw);
+  draw();
+})();

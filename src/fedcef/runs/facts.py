@@ -1,0 +1,100 @@
+"""Facts about a run that its records do not have: what every client holds, and what one message is made of.
+
+They are kept in `facts.json` of the run folder, for the report:
+
+    clients   samples of each client and, where targets are classes, how many of each class
+    messages  the bytes of one message by direction and part: values, indices, and all else (heads, checksum)
+
+The message up is a rehearsal: the first client of the last round works once more from the point where the run ended,
+and nobody hears of it.  The message down is the last round's own.  Both are encoded and decoded again, so that what is
+counted is real bytes.  Nothing here happens within a round.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+
+from fedcef import rng
+from fedcef.algorithm import Message
+from fedcef.precision import matrix_units
+from fedcef.problems.problem import Problem
+from fedcef.rng import round_key
+from fedcef.runs.folder import RunFolder, write_atomically
+from fedcef.schedules import in_round
+from fedcef.simulation.engine import Simulation
+from fedcef.threads import single_thread
+from fedcef.wire import FrameKind, Payload, Relay, Seeded, Sparse, WireError, decode, encode
+from fedcef.wire.payload import COUNT, HEAD
+from fedcef.wire.values import as_values
+
+MOST_CLASSES = 100  # beyond this a histogram of classes says little
+
+Facts = dict[str, Any]
+
+
+def write_facts(folder: RunFolder, simulation: Simulation, down: Message | None = None) -> None:
+    """Write what is known: of the clients at the start of a run, of messages too with the last round's down-message."""
+    path = folder.path / "facts.json"
+    if down is None and path.exists():  # a run that goes on
+        return
+    facts: Facts = {"clients": client_facts(simulation.problem)}
+    if down is not None:
+        facts["messages"] = {
+            "up": _frame_facts(_rehearsed(simulation), FrameKind.UP),
+            "down": _frame_facts(down, FrameKind.DOWN),
+        }
+    write_atomically(path, lambda part: part.write_text(json.dumps(facts) + "\n", "utf-8"))
+
+
+def client_facts(problem: Problem) -> Facts:
+    """How many samples every client has, in all and of each class."""
+    facts: Facts = {"samples": problem.sizes.tolist()}
+    targets = problem.train.targets
+    if not problem.classifies or targets.numel() != len(problem.train):
+        return facts
+    classes, numbers = torch.unique(targets.flatten(), return_inverse=True)
+    if len(classes) > MOST_CLASSES:
+        return facts
+    counts = [
+        numbers[start : start + size].bincount(minlength=len(classes)).tolist()
+        for start, size in zip(problem.starts.tolist(), problem.sizes.tolist(), strict=True)
+    ]
+    return {**facts, "classes": classes.tolist(), "counts": counts}
+
+
+def _rehearsed(simulation: Simulation) -> Message:
+    """The message that the first client of the last round would send from where the run is now."""
+    round_ = torch.full((), simulation.round - 1, dtype=torch.int64, device=simulation.problem.z0.device)
+    client = simulation.cohort(round_)[:1]
+    key = round_key(simulation.seed, round_, client)
+    with torch.no_grad(), matrix_units(simulation.precision), single_thread(when=True):
+        algorithm = in_round(simulation.algorithm, simulation.local_schedule, simulation.server_schedule, round_)
+        oracle = simulation._oracle.for_round(client, key, algorithm.local_steps)
+        state = {name: table[client] for name, table in simulation.clients.items()}
+        up, _ = algorithm.local(simulation.replica, state, oracle, key.fold(rng.COMPRESSION))
+    return {name: payload.rows()[0] for name, payload in up.items()}
+
+
+def _frame_facts(message: Message, kind: FrameKind) -> Facts:
+    """The bytes of a frame by part; nothing of one that cannot be sent."""
+    try:
+        frame = encode(message, kind, 0)
+        parts = decode(frame).message
+    except WireError:
+        return {}
+    return {"bytes": len(frame), "parts": [{"name": name, **_part(payload)} for name, payload in parts.items()]}
+
+
+def _part(payload: Payload) -> Facts:
+    """The form of a payload, and its bytes of values and of indices (or of the key that they are drawn from)."""
+    if isinstance(payload, Relay):
+        rows = [_part(row) for row in payload.parts.rows()]
+        return {"form": "relay", **{what: sum(row[what] for row in rows) for what in ("values", "indices")}}
+    form, size = type(payload).__name__.lower(), len(payload.encode())
+    if not isinstance(payload, Sparse | Seeded):
+        return {"form": form, "values": size - HEAD.size, "indices": 0}
+    values = int(as_values(payload.values).nbytes())
+    return {"form": form, "values": values, "indices": size - HEAD.size - COUNT.size - values}

@@ -1,0 +1,94 @@
+"""A browser without a window, and a report on small real runs; tests are skipped where there is no browser."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcef.errors import DivergedError
+from fedcef.report import find_runs, frontier, load_runs, page, paper, write_frontier
+from fedcef.runs.config import load_config
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.run import run
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BASE = ("model.name=softmax", "rounds=14", "eval.every=1", "local_steps=2", "num_clients=5", "snapshot_every=0")
+RUNS = {
+    "sparse": ("label=FedCEF <r=0.1>",),
+    "sparse-1": ("label=FedCEF <r=0.1>", "seed=1"),
+    "zhang": ("label=Zhang & others", "algorithm.name=zhang", "compressor.name=identity"),
+    "diverged": ("label=Diverged", "local_lr=1e30"),
+}
+
+
+@dataclass
+class Visit:
+    """A page in a browser, and all that it complained about or asked for."""
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+Open = Callable[..., Visit]
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sklearn", reason="the runs of these tests are on scikit-learn's digits")
+    folder = tmp_path_factory.mktemp("runs")
+    for name, changes in RUNS.items():
+        with suppress(DivergedError):
+            run(load_config("demo", [*BASE, *changes]), RunFolder.new(folder / name))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """report.html, frontier.html and paper.html about the runs."""
+    out = tmp_path_factory.mktemp("pages")
+    records = load_runs(find_runs(runs))
+    page(records, out / "report.html")
+    write_frontier(frontier(records, [("a reference", 1e6, 0.9)]), records, out)
+    paper(records, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser here: none of {', '.join(NAMES)} is on the path")
+    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with driver.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=path, args=flags)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: Any, pages: Path) -> Iterator[Open]:
+    """visit(name, width=…, scheme=…) -> the page, opened in a window of its own."""
+    contexts = []
+
+    def go(name: str = "report.html", width: int = 1400, scheme: str = "light") -> Visit:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        contexts.append(context)
+        found = Visit(context.new_page())
+        found.page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
+        found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        found.page.on("request", lambda request: found.requests.append(request.url))
+        found.page.goto((pages / name).as_uri())
+        return found
+
+    yield go
+    for context in contexts:
+        context.close()

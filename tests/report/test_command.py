@@ -1,0 +1,45 @@
+"""fedcef report on the command line."""
+
+import pytest
+from typer.testing import CliRunner
+
+from fedcef.cli import app
+from fedcef.errors import ConfigError
+
+
+def call(*words):
+    done = CliRunner().invoke(app, ["report", *map(str, words)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_writes_the_page_and_the_figures(make_run, tmp_path):
+    for name in "ab":
+        make_run(name, label=name, extra="num_clients = 3\n")
+    out = tmp_path / "page.html"
+    link = ("--uplink", 2, "--against", "network")
+    printed = call(tmp_path, "-o", out, "--figures", tmp_path / "figures", *link)
+    assert f"Wrote {out}" in printed
+    assert '"up_mbit":2.0' in out.read_text("utf-8")
+    assert 'id="up_mbit" value="2"' in out.read_text("utf-8")
+    assert (tmp_path / "figures" / "density_network_s.pdf").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--against", "money"), "must be one of wire, paper, rounds, wall, network"),
+        (("--uplink", 0), "numbers above 0 Mbit/s"),
+        (("--latency", "nan"), "at least 0 ms"),
+        (("--downlink", "inf"), "numbers above 0 Mbit/s"),
+    ],
+)
+def test_wrong_options_are_one_sentence(make_run, tmp_path, words, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        call(make_run("a"), "-o", tmp_path / "page.html", *words)
+
+
+def test_a_folder_without_runs_is_named(make_run, tmp_path):
+    with pytest.raises(ConfigError, match="nothing holds no runs"):
+        call(make_run("a"), tmp_path / "nothing")

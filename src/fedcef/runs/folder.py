@@ -6,6 +6,8 @@
     round_log.bin        the down-messages since that snapshot, as frames of the wire format
     model.safetensors    the trained parameters by name
     summary.json         how it ended
+    facts.json           what only the report needs: labels per client, and a message's bytes by part
+    notes.jsonl          what was told on the way, if anything was
 
 A snapshot is written beside the old one and then takes its name, so that it is whole at any moment; what the
 other files hold beyond it is cut off on resuming and computed again.

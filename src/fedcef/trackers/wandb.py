@@ -1,0 +1,49 @@
+"""Weights & Biases: an offline run in RUN/wandb, to be sent by `wandb sync` or not at all.
+
+WANDB_MODE=online, where it is set, sends at once.  A run that is tracked again keeps its id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcef.api.extras import needed
+from fedcef.trackers.tracker import numbers, only_at_the_end, settings, title
+
+
+class WeightsAndBiases:
+    def __init__(self) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        self._package = needed("wandb", "--track wandb", "wandb")
+
+    def start(self, config: Mapping[str, Any], folder: Path) -> None:
+        mode = os.environ.get("WANDB_MODE", "offline")
+        # only what the run says of itself: no code, no console, no repository, no machine's load
+        options = {"console": "off", "silent": True, "disable_git": True, "save_code": False, "x_disable_stats": True}
+        self._run = self._package.init(
+            project=str(config.get("name") or "fedcef"),
+            name=title(config, folder),
+            dir=str(folder),
+            id=_known(folder),
+            resume=None if mode == "offline" else "allow",
+            mode=mode,
+            config=settings(config),
+            settings=self._package.Settings(**options),
+        )
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        self._last = record
+        self._run.log(numbers(record), step=record["round"])
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        self._run.summary.update(only_at_the_end(summary, self._last))
+        self._run.finish(exit_code=0 if summary.get("status") == "finished" else 1)
+
+
+def _known(folder: Path) -> str | None:
+    """The id of a run that was tracked before; its folders end in it."""
+    before = sorted((folder / "wandb").glob("*run-*-*/"))
+    return before[-1].name.rpartition("-")[2] if before else None

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedcef.errors import RunError
 from fedcef.runs.config import Reference
 from fedcef.runs.run import next_folder
 from fedcef.runs.sweep import Outcome, Planned, one_by_one, status, write_summary
@@ -34,6 +35,8 @@ class Batch:
             names = {planned.config.name for planned in runs}
             out = next_folder(Path("runs"), names.pop() if len(names) == 1 else "sweep")
             command += ["--out", str(out)]  # else the same command would begin in the folder after it
+        if out.exists() and not out.is_dir():
+            raise RunError(f"{out} is a file, not a folder to write runs to; choose another --out.")
         placed = tuple(replace(planned, path=out / planned.path) for planned in runs)
         return cls(placed, out, shlex.join(command))
 

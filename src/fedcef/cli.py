@@ -63,7 +63,10 @@ Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to;
 
 @app.command()
 def run(
-    experiment: Annotated[str | None, typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment)] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment),
+    ] = None,
     set_: Changes = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="BYTES", help="All bytes of the run, e.g. 300MB: --set budget=…")
@@ -103,7 +106,9 @@ def run(
 
 @app.command()
 def compare(
-    experiment: Annotated[str, typer.Argument(help="An experiment with [[compare]] entries.", autocompletion=completion.experiment)],
+    experiment: Annotated[
+        str, typer.Argument(help="An experiment with [[compare]] entries.", autocompletion=completion.experiment)
+    ],
     set_: Changes = None,
     out: Out = None,
 ) -> None:
@@ -120,7 +125,10 @@ def compare(
 
 @app.command()
 def sweep(
-    experiments: Annotated[list[str], typer.Argument(help="Names of shipped experiments, or .toml files.", autocompletion=completion.experiment)],
+    experiments: Annotated[
+        list[str],
+        typer.Argument(help="Names of shipped experiments, or .toml files.", autocompletion=completion.experiment),
+    ],
     set_: Lists = None,
     only: Only = None,
     jobs: Jobs = 1,
@@ -145,7 +153,9 @@ def sweep(
 
 @app.command()
 def frontier(
-    experiment: Annotated[str, typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment)],
+    experiment: Annotated[
+        str, typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment)
+    ],
     set_: Lists = None,
     only: Only = None,
     jobs: Jobs = 1,

@@ -79,13 +79,13 @@ def choose(key: str, name: Any, allowed: Iterable[str]) -> str:
     """The name if it is one of the allowed ones."""
     allowed = list(allowed)
     if name not in allowed:
-        raise ConfigError(f"{key} is {name!r}; it must be one of {', '.join(allowed)}.{_suggest(str(name), allowed)}")
+        raise ConfigError(f"{key} is {name!r}; it must be one of {', '.join(allowed)}.{suggest(str(name), allowed)}")
     return str(name)
 
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
     allowed = list(allowed)
-    return f"There is no setting {key}; there are {', '.join(allowed)}.{_suggest(key, allowed)}"
+    return f"There is no setting {key}; there are {', '.join(allowed)}.{suggest(key, allowed)}"
 
 
 def explain(error: ValidationError, key: str = "") -> str:
@@ -93,11 +93,20 @@ def explain(error: ValidationError, key: str = "") -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in ([key] if key else []) + list(first["loc"]))
     message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    message = message.partition(", unable to parse")[0].partition(", got a number")[0]
+    given = first["input"]
     if first["type"] == "missing":
         return f"The setting {where} is missing."
-    return f"{where} is {first['input']!r}; it must be {message}."
+    hint = ""
+    if first["type"] == "dict_type" and isinstance(given, str):
+        hint = f"  Write {where}.name={given}."
+    elif isinstance(given, list) or (isinstance(given, str) and (given.startswith("[") or "," in given)):
+        hint = f"  Lists are for `fedcef sweep`, written so: --set '{where}=[0,1]'."
+    return f"{where} is {given!r}; it must be {message}.{hint}"
 
 
-def _suggest(word: str, allowed: list[str]) -> str:
+def suggest(word: str, allowed: Iterable[str]) -> str:
+    """A question at the end of a sentence, if the word is close to one that is allowed."""
+    allowed = list(allowed)
     close = get_close_matches(word, allowed, n=1)
     return f"  Did you mean {close[0]}?" if close else ""

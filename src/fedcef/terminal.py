@@ -6,14 +6,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcef.errors import ConfigError
-from fedcef.runs.config import Config, Reference
-from fedcef.runs.folder import Record
-from fedcef.runs.run import Watcher
+
+if TYPE_CHECKING:
+    from fedcef.runs.config import Config, Reference
+    from fedcef.runs.folder import Record
+    from fedcef.runs.run import Watcher
 
 console = Console(width=None if sys.stdout.isatty() else 110)
 errors = Console(stderr=True)

@@ -18,7 +18,7 @@ from fedcef.flower.nodes import Nodes
 from fedcef.flower.records import bytes_of, with_bytes
 from fedcef.runs.folder import Record
 
-SHORTEST_S, LONGEST_S = 0.05, 0.5
+SHORTEST_S, LONGEST_S = 0.05, 0.2
 LOOK_S = 3.0
 """Between looks at who is there."""
 STALE = 3.0

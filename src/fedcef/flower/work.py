@@ -32,8 +32,10 @@ def handle(order: bytes, run_config: Values, node_config: Values) -> bytes:
     folder = state_folder(run_config, node_config, client)
     worker = _worker(config.model_dump_json(by_alias=True), client, folder)
     with _alone(folder):
-        worker.store.forget()
-        return worker.handle(order)
+        try:
+            return worker.handle(order)
+        finally:
+            worker.store.forget()  # another process may do the next round, and states are large
 
 
 @lru_cache(maxsize=256)

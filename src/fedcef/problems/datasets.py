@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedcef import rng
 from fedcef.errors import ConfigError, DataError
+from fedcef.options import suggest
 from fedcef.problems.formats import Bytes, parse_cifar, parse_idx, parse_libsvm
 
 Contents = Mapping[str, bytes]
@@ -89,7 +90,7 @@ def load(name: str) -> Dataset:
 def find(name: str) -> DatasetInfo:
     """The entry of `name` in the table."""
     if name not in DATASETS:
-        raise ConfigError(f"there is no data set '{name}'; there are {', '.join(DATASETS)}.")
+        raise ConfigError(f"There is no data set {name!r}; there are {', '.join(DATASETS)}.{suggest(name, DATASETS)}")
     return DATASETS[name]
 
 

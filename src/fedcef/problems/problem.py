@@ -224,4 +224,11 @@ def _samples(data: Any, whose: str) -> Samples:
         raise ProblemError(f"The data of {whose} has {len(samples.inputs)} inputs but {len(samples.targets)} targets.")
     if len(samples) == 0:
         raise ProblemError(f"The data of {whose} is empty; leave the client out or give it samples.")
+    for what, values in (("inputs", samples.inputs), ("targets", samples.targets)):
+        if values.is_floating_point() and not values.sum(dtype=torch.float64).isfinite():
+            bad = (~values.reshape(len(values), -1).isfinite()).any(-1).sum()
+            raise ProblemError(
+                f"The {what} of {whose} have NaN or infinite values in {int(bad)} of {len(samples)} samples; "
+                "leave these samples out or fill them in."
+            )
     return samples

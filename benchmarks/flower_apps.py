@@ -1,0 +1,220 @@
+"""What benchmarks/flower.py measures: one network, the same data and steps, over Flower in three ways.
+
+    fedcef           FedCEF through fedcef.flower: Top-1% up, the sparse mean increment down
+    fedcef dense     FedAvg through fedcef.flower: the same bytes as Flower's own
+    flower           FedAvg through Flower's own strategy, as one would write it
+
+Every process notes when rounds end and how long gradients took in the file that FEDCEF_BENCH names; times are of a
+clock that all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from torch import Tensor, nn
+
+CLIENTS, STEPS, BATCH, LR = 2, 2, 16, 0.01
+CONTENDERS = ("flower", "fedcef", "fedcef dense")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "fedcef": {"algorithm": {"name": "fedcef"}, "compressor": {"name": "topk", "ratio": 0.01}},
+    "fedcef dense": {"algorithm": {"name": "fedavg"}, "compressor": {"name": "identity"}},
+}
+
+server, client = ServerApp(), ClientApp()
+
+
+def note(**what: Any) -> None:
+    with open(os.environ["FEDCEF_BENCH"], "a") as file:
+        file.write(json.dumps({"time": time.perf_counter(), **what}) + "\n")
+
+
+def data(number: int) -> tuple[Tensor, Tensor]:
+    generator, samples = torch.Generator().manual_seed(number), STEPS * BATCH
+    images = torch.randn(samples, 3, 32, 32, generator=generator)
+    return images, torch.randint(0, 10, (samples,), generator=generator)
+
+
+def network() -> nn.Module:
+    """The paper's CIFAR-10 network, 4.46 million parameters."""
+    from fedcef.problems.models import Cifar10CNN
+
+    torch.manual_seed(0)
+    return Cifar10CNN((3, 32, 32), 10)
+
+
+def problem(num_clients: int, seed: int, clients: tuple[int, ...] | None) -> Any:
+    from fedcef import Problem
+
+    wanted = range(num_clients) if clients is None else clients
+    return Problem.build(network(), nn.functional.cross_entropy, [data(i) for i in wanted], test=data(0))
+
+
+# through fedcef
+
+
+def settings(contender: str, rounds: int) -> Any:
+    """The clients read them from experiment.toml, beside the notes."""
+    from fedcef.runs.config import Config
+
+    return Config(
+        rounds=rounds,
+        num_clients=CLIENTS,
+        local_steps=STEPS,
+        batch_size=BATCH,
+        local_lr=LR,
+        oracle="loop",
+        data={"name": f"{__name__}:problem"},
+        **SETTINGS[contender],
+    )
+
+
+def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
+    from fedcef.deployment import Coordinator, without_data
+    from fedcef.flower.drive import Drive
+
+    config = settings(contender, rounds)
+    coordinator = Coordinator.new(config, without_data(config.build_problem(())), folder / "run")
+
+    def watch(record: dict[str, Any]) -> None:
+        note(round=record["round"], up=record["transport_up_bytes"], down=record["transport_down_bytes"])
+
+    Drive(grid, coordinator, watch=watch).to_the_end()
+
+
+def train_fedcef(message: Message, context: Context) -> Message:
+    from fedcef.deployment import worker
+    from fedcef.flower.records import bytes_of, with_bytes
+    from fedcef.flower.work import handle
+
+    plain = worker.oracle_of_round
+
+    def timed(gradients: Any, seed: int, round_: int, number: int, steps: int) -> Any:
+        oracle = plain(gradients, seed, round_, number, steps)
+
+        def gradient(x: Tensor, k: int) -> Tensor:
+            began = time.perf_counter()
+            result = oracle(x, k)
+            note(of=round_ + 1, client=number, gradient_s=time.perf_counter() - began)
+            return result
+
+        return gradient
+
+    folder = Path(os.environ["FEDCEF_BENCH"]).parent
+    config = {"experiment": str(folder / "experiment.toml"), "state-dir": str(folder / "states")}
+    worker.oracle_of_round = timed
+    try:
+        return Message(with_bytes(handle(bytes_of(message), config, context.node_config)), reply_to=message)
+    finally:
+        worker.oracle_of_round = plain
+
+
+# through Flower's own strategy
+
+
+class Counted(FedAvg):
+    """Flower's FedAvg, and the bytes of its arrays."""
+
+    up = down = 0
+
+    def configure_train(self, *arguments: Any, **options: Any) -> Iterable[Message]:
+        messages = list(super().configure_train(*arguments, **options))
+        self.down += sum(map(array_bytes, messages))
+        return messages
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+        replies = list(replies)
+        self.up += sum(map(array_bytes, replies))
+        return super().aggregate_train(server_round, replies)
+
+
+def array_bytes(message: Message) -> int:
+    return sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
+
+
+def serve_flower(grid: Grid, rounds: int) -> None:
+    strategy = Counted(fraction_evaluate=0.0, min_available_nodes=CLIENTS, min_train_nodes=CLIENTS)
+
+    def after(round_: int, arrays: ArrayRecord) -> None:
+        if round_:
+            note(round=round_, up=strategy.up, down=strategy.down)
+
+    strategy.start(grid, ArrayRecord(network().state_dict()), num_rounds=rounds, evaluate_fn=after)
+
+
+def train_flower(message: Message, context: Context) -> Message:
+    number, round_ = int(context.node_config["partition-id"]), int(message.content["config"]["server-round"])
+    model = network()
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+    for inputs, targets in zip(*(part.split(BATCH) for part in data(number)), strict=True):
+        began = time.perf_counter()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        note(of=round_, client=number, gradient_s=time.perf_counter() - began)
+        optimizer.step()
+    metrics = MetricRecord({"num-examples": STEPS * BATCH})
+    content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
+    return Message(content, reply_to=message)
+
+
+# either
+
+
+def serve(grid: Grid, contender: str, rounds: int) -> None:
+    if contender == "flower":
+        return serve_flower(grid, rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        return serve_fedcef(grid, contender, rounds, Path(folder))
+
+
+def train(message: Message, context: Context, contender: str) -> Message:
+    return train_flower(message, context) if contender == "flower" else train_fedcef(message, context)
+
+
+@server.main()
+def server_main(grid: Grid, context: Context) -> None:
+    serve(grid, str(context.run_config["contender"]), int(context.run_config["rounds"]))
+
+
+@client.query()
+def who(message: Message, context: Context) -> Message:
+    from fedcef.flower.client_app import who
+
+    return who(message, context)
+
+
+@client.train()
+def client_train(message: Message, context: Context) -> Message:
+    return train(message, context, str(context.run_config["contender"]))
+
+
+def simulate(contender: str, rounds: int) -> None:
+    """On Flower's simulation engine, which takes no run config."""
+    from flwr.simulation import run_simulation
+
+    simulated_server, simulated_client = ServerApp(), ClientApp()
+
+    @simulated_server.main()
+    def main(grid: Grid, context: Context) -> None:
+        serve(grid, contender, rounds)
+
+    simulated_client.query()(who)
+
+    @simulated_client.train()
+    def local(message: Message, context: Context) -> Message:
+        return train(message, context, contender)
+
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": CLIENTS}}
+    run_simulation(simulated_server, simulated_client, num_supernodes=CLIENTS, backend_config=resources)

@@ -1,0 +1,1 @@
+"""The way in from Python: `run`, and what a `History` shows of itself."""

@@ -1,0 +1,53 @@
+"""Features centred and scaled by all clients' samples, without showing a sample to anyone.
+
+Each client sends its weighted sums and learns the means; then its sums of squares around them, and learns the scales.
+A coefficient of a scaled feature is penalised by λ/scale, so that the minimum is that of the unscaled problem: scaling
+only makes it quick to find.  Means are taken out only where there is an intercept to put them into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcef.estimators.linear import Table
+from fedcef.wire import Dense, frame_nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    mean: Tensor  # (d,)
+    scale: Tensor  # (d,)
+    up_bytes: int
+    down_bytes: int
+
+    @classmethod
+    def of(cls, tables: list[Table], centre: bool) -> Scaling:
+        first = tables[0].inputs
+        mean = first.new_zeros(first.shape[1])
+        up: list[Tensor] = []
+        down: list[Tensor] = []
+        if centre:
+            sums = [torch.cat([t.weights.sum()[None], t.weights @ t.inputs]) for t in tables]
+            total = torch.stack(sums).sum(0)
+            mean = total[1:] / total[0]
+            up, down = [*up, *sums], [*down, mean]
+        squares = [t.weights @ (t.inputs - mean).square() for t in tables]
+        scale = torch.stack(squares).sum(0).sqrt()
+        largest = torch.stack([t.inputs.abs().amax(0) for t in tables]).amax(0)
+        scale = torch.where(scale > 1e-14 * largest, scale, torch.inf)  # a constant column says nothing: it becomes 0
+        return cls(mean, scale, _sent([*up, *squares]), len(tables) * _sent([*down, scale]))
+
+    def apply(self, tables: list[Table]) -> list[Table]:
+        return [Table((t.inputs - self.mean) / self.scale, t.targets, t.weights) for t in tables]
+
+    def undo(self, coefficients: Tensor, intercepts: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients (C, d) and intercepts (C,) for the features as they were."""
+        coefficients = coefficients / self.scale
+        return coefficients, intercepts - coefficients @ self.mean
+
+
+def _sent(vectors: list[Tensor]) -> int:
+    return sum(int(frame_nbytes({"numbers": Dense(vector)})) for vector in vectors)

@@ -1,0 +1,105 @@
+"""Rounds until the gradient mapping is small, with a step that finds its own length.
+
+The local step begins at half of one over the largest curvature, which clients estimate.  That suits squares; it is
+short for a logistic loss, whose curvature is small where it is well fitted, and may be long for a compressor.  So the
+step is looked after from time to time: halved after a while without progress, for a logistic loss doubled after a while
+of steady progress, and where the objective blows up the run goes back to the best point so far with a quarter of it.
+What was sent in vain is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from fedcef.algorithm import Algorithm, State
+from fedcef.estimators.linear import LinearOracle, Link
+from fedcef.problems.problem import Problem
+from fedcef.simulation.engine import Simulation
+from fedcef.simulation.evaluation import Evaluator
+from fedcef.simulation.history import Measures
+
+EVERY = 10  # rounds between looks
+PROGRESS = 0.99  # a look is progress if the gradient mapping is so much of the smallest one
+PATIENCE = 10  # looks without progress before the step is halved
+STEADY = 4  # looks with progress before the step is doubled; twice as many after every blow-up
+FAR = 10.0  # times the best point's objective: a blow-up
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    point: Tensor  # (p,)
+    records: list[Measures]
+    converged: bool
+
+
+class LinearSimulation(Simulation):
+    """A simulation with gradients in closed form, where clients are of equal length; clients count by their shares."""
+
+    def __init__(
+        self, problem: Problem, algorithm: Algorithm, link: Link, shares: Tensor | None, **options: Any
+    ) -> None:
+        super().__init__(problem, algorithm, batch_size=0, **options)
+        self._weights = shares
+        if int(problem.sizes.min()) == int(problem.sizes.max()):
+            self._oracle = LinearOracle(problem, link, problem.layout.shapes[0][0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    size: float
+    record: Measures
+    round: int
+    state: dict[str, State]
+
+
+def solve(
+    problem: Problem, whole: Problem, algorithm: Algorithm, curvature: float, rounds: int, tol: float, **options: Any
+) -> Solution:
+    """Minimise until |G| <= tol·|∇f(start)|, or for so many rounds; `options` are those of `LinearSimulation`.
+
+    `whole` is the same problem with all samples at one client: looks are taken there.
+    """
+    evaluator = Evaluator(whole, 1 / curvature)
+    goal = tol * float(evaluator.loss_and_gradient(problem.z0)[1].norm())
+    simulation = LinearSimulation(problem, algorithm, **options)
+    first = algorithm.local_lr
+    in_vain = dict.fromkeys(["round", *simulation.ledger.totals()], 0)
+
+    def look() -> Measures:
+        counts = {"round": simulation.round, **simulation.ledger.totals()}
+        return {**{name: count + in_vain[name] for name, count in counts.items()}, **evaluator(simulation.model())}
+
+    records = [look()]
+    size = math.sqrt(records[0]["stationarity"])
+    best = _Best(size, records[0], 0, simulation.state())
+    stale, steady, wait = 0, 0, STEADY
+    while size > goal and records[-1]["round"] < rounds:
+        for _ in range(min(EVERY, rounds - int(records[-1]["round"]))):
+            simulation.step()
+        record, factor = look(), 1.0
+        size = math.sqrt(record["stationarity"]) if math.isfinite(record["stationarity"]) else math.inf
+        objective = best.record["objective"]
+        blown_up = not math.isfinite(size) or not record["objective"] <= objective + FAR * abs(objective)
+        if blown_up:
+            factor, wait = 0.25, 2 * wait
+        elif size < PROGRESS * best.size:
+            best, stale, steady = _Best(size, record, simulation.round, simulation.state()), 0, steady + 1
+            factor = 2.0 if steady >= wait and 2 * algorithm.local_lr <= options["link"].room * first else 1.0
+        else:
+            stale, steady = stale + 1, 0
+            factor = 0.5 if stale > PATIENCE else 1.0
+        if factor != 1:
+            algorithm, stale, steady = replace(algorithm, local_lr=factor * algorithm.local_lr), 0, 0
+            state, at = (best.state, best.round) if blown_up else (simulation.state(), simulation.round)
+            simulation = LinearSimulation(problem, algorithm, **options)
+            simulation.restore(at, state)
+        if blown_up:
+            counts = {"round": simulation.round, **simulation.ledger.totals()}
+            in_vain = {name: int(record[name]) - count for name, count in counts.items()}
+            record = look()
+        records.append(record)
+    return Solution(simulation.model(), records, size <= goal)

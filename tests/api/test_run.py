@@ -1,0 +1,208 @@
+"""A run from Python: its history, its views, and its folder."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pandas
+import pytest
+import torch
+from torch import nn
+
+import fedcef
+from fedcef import L1, FedCEF, History, Identity, OnParameters, TopK, Zhang, cli, run, simulate
+from fedcef.errors import ConfigError, ProblemError, RunError
+from fedcef.schedules import Cosine
+
+from .setting import method, small_problem
+
+PROBLEM = small_problem()
+
+
+@pytest.fixture(scope="module")
+def history():
+    return run(PROBLEM, method(), rounds=12, eval_every=5, batch_size=8, seed=3)
+
+
+def test_run_is_simulate_with_its_options_spelled_out(history):
+    twin = simulate(PROBLEM, method(), rounds=12, eval_every=5, batch_size=8, seed=3)
+    assert twin.records == history.records
+    assert [record["round"] for record in history] == [0, 5, 10, 12]
+    assert len(history) == 4
+    other = run(PROBLEM, method(), rounds=12, eval_every=5, batch_size=8, seed=4)
+    assert other.last["objective"] != history.last["objective"]
+
+
+def test_a_history_as_a_table(history):
+    table = history.frame()
+    assert isinstance(table, pandas.DataFrame)
+    assert table.index.tolist() == [0, 5, 10, 12]
+    assert table["objective"].tolist() == history["objective"]
+    with pytest.raises(KeyError, match="'gap' was not recorded; there are round,"):
+        history["gap"]
+
+
+def test_a_history_as_a_model(history):
+    model = history.model
+    assert isinstance(model, nn.Sequential)
+    state = model.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in history.parameters.items())
+    assert not torch.equal(model[0].weight, PROBLEM.model[0].weight)  # the problem's own is as it was
+    outputs = model(PROBLEM.test.inputs).argmax(-1)
+    assert float((outputs == PROBLEM.test.targets).double().mean()) == history.last["accuracy"]
+
+
+def test_a_history_as_a_figure(history, tmp_path):
+    figure = history.plot()
+    assert [ax.get_ylabel() for ax in figure.axes] == ["accuracy", "objective", "stationarity", "density"]
+    assert figure.axes[2].get_yscale() == "log"
+    line = figure.axes[0].lines[0]
+    assert line.get_xdata().tolist() == [0, 5, 10, 12]
+    assert line.get_ydata().tolist() == history["accuracy"]
+    sent = history.plot("objective", against="bytes").axes[0].lines[0].get_xdata()
+    assert sent[-1] == pytest.approx(history.bytes / 1e6)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match="'gap' was not recorded"):
+        history.plot("gap")
+
+
+def test_a_history_as_text(history):
+    last = history.last
+    assert repr(history).startswith(f"History(round 12: accuracy {last['accuracy']:.4g}, objective")
+    page = history._repr_html_()
+    assert page.count("<tr>") == 5
+    assert "wire_up_bytes" in page
+    long = History(history.records * 10, history.parameters)
+    assert long._repr_html_().count("<tr>") == 1 + 10 + 1
+    assert "…" in long._repr_html_()
+    assert repr(History([], {})) == "History(nothing recorded)"
+    with pytest.raises(ProblemError, match=r"load_state_dict\(history.parameters\)"):
+        _ = long.model
+
+
+def test_watching(history):
+    seen = []
+    run(PROBLEM, method(), rounds=12, eval_every=5, batch_size=8, seed=3, watch=seen.append)
+    assert seen == history.records
+
+
+def test_a_run_in_a_folder_is_the_run_in_memory(history, tmp_path, monkeypatch, capsys):
+    kept = run(PROBLEM, method(), rounds=12, eval_every=5, batch_size=8, seed=3, out=tmp_path / "run", label="mine")
+    names = set(history.measures)
+    assert [{name: record[name] for name in names} for record in kept] == history.records
+    assert all(torch.equal(kept.parameters[name], value) for name, value in history.parameters.items())
+    assert kept.folder == tmp_path / "run"
+    assert "control_gap" in kept.measures
+    again = History.load(tmp_path / "run")
+    assert again.records == kept.records
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedcef", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        return leaving.value.code or 0, " ".join(capsys.readouterr().err.split())
+
+    assert command("plot", tmp_path / "run", "--out", tmp_path / "plot") == (0, "")
+    assert (tmp_path / "plot" / "report.html").exists()
+    assert command("report", tmp_path / "run", "-o", tmp_path / "page.html") == (0, "")
+    code, sentence = command("run", "--resume", tmp_path / "run")
+    assert code == 2
+    assert "was made in Python; go on there" in sentence
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("budget", [None, "20kB"])
+def test_a_run_that_was_cut_off_goes_on_bit_for_bit(tmp_path, budget):
+    options = {"rounds": 9, "eval_every": 2, "batch_size": 8, "snapshot_every": 4, "budget": budget}
+    whole = run(PROBLEM, method(), **options, out=tmp_path / "whole")
+
+    def stop(record):
+        if record["round"] == 6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(PROBLEM, method(), **options, out=tmp_path / "cut", watch=stop)
+    assert len(History.load(tmp_path / "cut")) == 4
+    with pytest.raises(RunError, match="already holds a run; go on with it by resume=True, or choose another `out`"):
+        run(PROBLEM, method(), **options, out=tmp_path / "cut")
+    rest = run(PROBLEM, method(), **options, out=tmp_path / "cut", resume=True)
+    assert all(torch.equal(rest.parameters[name], value) for name, value in whole.parameters.items())
+    assert rest.bytes == whole.bytes
+    finished = json.loads((tmp_path / "cut" / "summary.json").read_text())
+    assert run(PROBLEM, method(), **options, out=tmp_path / "cut", resume=True).records == rest.records
+    assert json.loads((tmp_path / "cut" / "summary.json").read_text()) == finished
+
+
+def test_other_settings_or_data_are_not_gone_on_with(tmp_path):
+    run(PROBLEM, method(), rounds=2, out=tmp_path)
+    for problem, algorithm, rounds in (
+        (PROBLEM, method(), 3),
+        (PROBLEM, method(0.4), 2),
+        (PROBLEM, Zhang(local_lr=0.1, local_steps=3), 2),
+        (small_problem(seed=1), method(), 2),
+        (replace(PROBLEM, regularizer=L1(1e-2)), method(), 2),
+    ):
+        with pytest.raises(ConfigError, match="holds a run with other settings or data; choose another `out`"):
+            run(problem, algorithm, rounds=rounds, out=tmp_path, resume=True)
+
+
+def test_settings_are_written_by_their_names(tmp_path):
+    chosen = PROBLEM.layout.mask(["0.weight"]).nonzero().squeeze(-1)
+    problem = replace(PROBLEM, regularizer=OnParameters(L1(2e-3), chosen))
+    algorithm = FedCEF(
+        local_lr=0.1, compressor=TopK(ratio=0.5), downlink="lossy", down_compressor=TopK(ratio=0.25), mixing=0.5
+    )
+    run(problem, algorithm, rounds=1, local_schedule=Cosine(final=0.1), clip_norm=2.0, out=tmp_path, resume=True)
+    written = fedcef.runs.config.load_config(str(tmp_path / "config.toml"))
+    assert written.algorithm == {"name": "fedcef", "mixing": 0.5, "downlink": "lossy", "drift_weight": 1.0}
+    assert written.down_compressor["ratio"] == 0.25
+    assert written.regularizer == {"name": "l1", "weight": 2e-3, "on": ["0.weight"]}
+    assert written.local_schedule == {"name": "cosine", "final": 0.1, "rounds": 0}
+    assert written.data["loss"] == "cross_entropy"
+    assert written.clip_norm == 2.0
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: run(PROBLEM, FedCEF), "is no Algorithm"),
+        (lambda: run(method(), PROBLEM), "A run takes a problem and an algorithm, for example"),
+        (lambda: run(PROBLEM, FedCEF(local_lr=-1.0)), "local_lr is -1.0; it must be greater than 0"),
+        (lambda: run(PROBLEM, FedCEF(compressor=TopK(ratio=2.0))), "ratio is 2.0; it must be less than or equal to 1"),
+        (lambda: run(PROBLEM, Zhang(compressor=TopK(ratio=0.1))), "has no place for a compressor"),
+        (lambda: run(PROBLEM, FedCEF(regularizer=L1(1.0))), "belongs to the problem"),
+        (lambda: run(PROBLEM, method(), clients_per_round=9), "must be between 1 and num_clients = 3"),
+        (lambda: run(PROBLEM, method(), budget="lots"), "budget is 'lots'; it must be a number of bytes"),
+        (lambda: run(PROBLEM, method(), resume=True), "give the folder as `out`"),
+        (lambda: run(PROBLEM, method(), rounds=-1), "rounds must be at least 0"),
+    ],
+)
+def test_mistakes_get_a_sentence(make, says):
+    with pytest.raises(ConfigError, match=says):
+        make()
+
+
+def test_a_compressor_of_ones_own_need_not_be_a_dataclass():
+    class Mine(Identity):
+        pass
+
+    assert len(run(PROBLEM, FedCEF(local_lr=0.1, compressor=Mine()), rounds=1)) == 2
+
+
+def test_views_say_what_they_miss(history, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        ConfigError, match=r"For a table pandas is needed; install it with: pip install 'fedcef\[notebook\]'"
+    ):
+        history.frame()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ConfigError, match=r"pip install 'fedcef\[plot\]'"):
+        history.plot()
+
+
+def test_a_folder_that_has_no_run_yet(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        History.load(tmp_path)

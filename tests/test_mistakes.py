@@ -1,0 +1,150 @@
+"""The mistakes that users are most likely to make: one sentence on what is wrong and what to do, and exit code 2."""
+
+import errno
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from fedcef import cli
+from fedcef.runs.folder import RunFolder
+
+TINY = ["--set", "rounds=2", "--set", "num_clients=3", "--set", "model.name=softmax"]
+OWN = """
+import torch
+from torch import nn
+from fedcef import Problem
+
+def build(inputs, targets):
+    client = inputs, torch.zeros(targets, dtype=torch.int64)
+    return Problem.build(nn.Linear(3, 2), nn.functional.cross_entropy, [client, client])
+
+def nan(num_clients, seed, clients):
+    return build(torch.tensor([[1.0, 2.0, float("nan")]]).repeat(4, 1), 4)
+
+def features(num_clients, seed, clients):
+    return build(torch.ones(4, 5), 4)
+
+def pairs(num_clients, seed, clients):
+    return build(torch.ones(4, 3), 6)
+"""
+OF_MY_OWN = ["--set", "num_clients=2", "--set", "model={}"]
+
+
+@pytest.fixture
+def fedcef(monkeypatch, capsys, tmp_path):
+    """The command line in this process, in a folder with what users have lying around."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDCEF_DATA", str(tmp_path / "cache"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "broken.toml").write_text("rounds = = 3\n")
+    (tmp_path / "my_problem_with_mistakes.py").write_text(OWN)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedcef", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        printed = capsys.readouterr()
+        return SimpleNamespace(code=leaving.value.code or 0, out=printed.out, sentence=" ".join(printed.err.split()))
+
+    yield call
+    sys.modules.pop("my_problem_with_mistakes", None)
+
+
+def own(name):
+    return ["run", "demo", *OF_MY_OWN, "--set", f"data.name=my_problem_with_mistakes:{name}"]
+
+
+MISTAKES = {
+    "an experiment misspelt": (["run", "dmeo"], "There is no experiment 'dmeo'; there are", "Did you mean demo?"),
+    "a setting misspelt": (["run", "demo", "--set", "compresor.ratio=1"], "There is no setting", "compressor?"),
+    "an option misspelt": (["run", "demo", "--set", "compressor.ratoi=1"], "there are compressor.name,", "ratio?"),
+    "a word for a number": (["run", "demo", "--set", "rounds=many"], "rounds is 'many'; it must be a valid integer."),
+    "a ratio above 1": (["run", "demo", "--set", "compressor.ratio=1.5"], "must be less than or equal to 1."),
+    "an algorithm misspelt": (["run", "demo", "--set", "algorithm.name=fedceff"], "must be one of", "mean fedcef?"),
+    "a compressor misspelt": (["run", "demo", "--set", "compressor.name=top-k"], "must be one of", "mean topk?"),
+    "a regulariser misspelt": (["run", "demo", "--set", "regularizer.name=l_1"], "must be one of", "mean l1?"),
+    "a section as a word": (["run", "demo", "--set", "compressor=topk"], "Write compressor.name=topk."),
+    "a data set misspelt": (["run", "demo", "--set", "data.name=minst"], "must be one of digits,", "mean mnist?"),
+    "a data set that is not here": (["run", "demo", "--set", "data.name=mnist"], "run: fedcef data get mnist"),
+    "a data set to get misspelt": (["data", "get", "minst"], "There is no data set 'minst'", "Did you mean mnist?"),
+    "--set without =": (["run", "demo", "--set", "rounds"], "--set takes key=value, for example"),
+    "a list for one run": (["run", "demo", "--set", "seed=[0,1]"], "Lists are for `fedcef sweep`"),
+    "a list without brackets": (["sweep", "demo", "--set", "seed=0,1"], "written so: --set 'seed=[0,1]'."),
+    "an empty list": (["sweep", "demo", "--set", "seed=[]"], "sweeps over nothing; give at least one value."),
+    "more in a round than all": (["run", "demo", "--set", "clients_per_round=11"], "between 1 and num_clients = 10"),
+    "no GPU": (["run", "demo", "--set", "device=cuda"], "torch sees no CUDA device here; use device = 'cpu'."),
+    "a budget in words": (["run", "demo", "--budget", "lots"], "must be a number of bytes such as 300MB or 1e9."),
+    "TOML with a slip": (["run", "broken.toml"], "is not valid TOML: Invalid value (at line 1, column 10)."),
+    "a file that is not there": (["run", "missing.toml"], "There is no file missing.toml."),
+    "a folder for a file": (["run", "folder.toml"], "There is no file folder.toml."),
+    "nothing to resume": (["run", "--resume", "empty"], "empty holds no run to resume; there is no config.toml in it."),
+    "nothing to plot": (["plot", "empty"], "There are no runs to plot; give folders that"),
+    "nothing to report": (["report", "empty"], "empty holds no runs; give folders that"),
+    "nothing to export": (["export", "empty"], "empty holds no run; give a folder that"),
+    "a folder that cannot be": (["run", "demo", *TINY, "--out", "file/run"], "cannot be written", "another --out."),
+    "a file in the way": (["compare", "demo", *TINY, "--out", "file"], "is a file, not a folder", "another --out."),
+    "NaN among the data": (own("nan"), "The inputs of client 0 have NaN or infinite values in 4 of 4 samples; leave"),
+    "a model for other data": (own("features"), "cannot take a batch of client 0 (inputs (2, 5)"),
+    "more targets than inputs": (own("pairs"), "The data of client 0 has 4 inputs but 6 targets."),
+    "no such module": (["run", "demo", *OF_MY_OWN, "--set", "data.name=nowhere:build"], "no module nowhere;"),
+    "a tracker misspelt": (["run", "demo", *TINY, "--track", "wandbb"], "There is no tracker 'wandbb'; there are"),
+    "a command misspelt": (["runn", "demo"], "No such command 'runn'. Did you mean 'run'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_one_sentence_and_exit_code_2(fedcef, name, monkeypatch):
+    if name == "no GPU":
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    arguments, *says = MISTAKES[name]
+    result = fedcef(*arguments)
+    assert result.code == 2
+    assert "Traceback" not in result.sentence
+    for words in says:
+        assert words in result.sentence
+
+
+def test_a_folder_with_a_run_is_not_overwritten(fedcef):
+    assert fedcef("run", "demo", *TINY, "--out", "mine").code == 0
+    again = fedcef("run", "demo", *TINY, "--out", "mine")
+    assert again.code == 2
+    assert "mine already holds a run; go on with it by `fedcef run --resume mine`, or choose" in again.sentence
+    confused = fedcef("run", "mine")
+    assert confused.code == 2
+    assert "mine is the folder of a run; go on with it by `fedcef run --resume mine`." in confused.sentence
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "says"),
+    [
+        ("sklearn.datasets", ["run", "demo", *TINY], "scikit-learn, which is missing; run: pip install 'fedcef[data]'"),
+        ("matplotlib", ["plot", "mine"], "needs matplotlib; install it with: pip install 'fedcef[plot]'"),
+    ],
+)
+def test_a_missing_package_names_the_command(fedcef, monkeypatch, package, arguments, says):
+    assert fedcef("run", "demo", *TINY, "--out", "mine").code == 0
+    monkeypatch.setitem(sys.modules, package, None)
+    result = fedcef(*arguments)
+    assert result.code == 2
+    assert says in result.sentence
+
+
+def test_a_full_disk_leaves_a_run_to_go_on_with(fedcef, monkeypatch):
+    whole = RunFolder.add_record
+
+    def fails(self, record):
+        if record["round"] == 1:
+            raise OSError(errno.ENOSPC, "No space left on device", str(self.rounds))
+        whole(self, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add_record", fails)
+        result = fedcef("run", "demo", *TINY, "--out", "mine")
+    assert result.code == 2
+    assert "mine/rounds.jsonl cannot be written: No space left on device; make room" in result.sentence
+    assert "go on with: fedcef run --resume mine" in result.sentence
+    assert fedcef("run", "--resume", "mine").code == 0

@@ -77,10 +77,11 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         )
         named = problem.layout.unflatten(solution.point)
         coef, intercept = scaling.undo(named["weight"], named.get("bias", solution.point.new_zeros(len(penalties))))
-        # the curvatures travel, too: one number from each client and one back
+        # the curvatures travel, too, one number from each client and one back; and for each look gradients and losses
         number = len(tables) * int(frame_nbytes({"number": Dense(scaling.mean[:1])}))
-        for record in solution.records:
-            record["wire_up_bytes"] += scaling.up_bytes + number
+        look = len(tables) * int(frame_nbytes({"gradient": Dense(solution.point)})) + number
+        for looks, record in enumerate(solution.records, 1):
+            record["wire_up_bytes"] += scaling.up_bytes + number + looks * look
             record["wire_down_bytes"] += scaling.down_bytes + number
         self.history_ = _history(solution.records, coef, intercept)
         self.bytes_ = self.history_.bytes

@@ -29,7 +29,7 @@ class FederatedLasso(RegressorMixin, FederatedLinear):  # type: ignore[misc]
     them, until the gradient mapping is `tol` times the gradient at the start; `clients_per_round` (None = all); `seed`.
 
     Attributes: `coef_`, `intercept_`, `n_features_in_`, `n_iter_` (rounds), `history_`, `bytes_` (all that was sent,
-    the sums for scaling included), `clients_` (how many).
+    what scaling and the looks at the gradient take included), `clients_` (how many).
     """
 
     def __init__(

@@ -90,7 +90,7 @@ def test_the_command_that_is_named_goes_on(folder, monkeypatch, arguments):
     for path, lines in done.items():
         now = path.read_text()
         assert now.count("\n") == 26
-        assert now.startswith(lines[: lines.rindex("\n", 0, -1) + 1])  # what was done is kept, not done again
+        assert now.startswith(lines[: lines.rfind("\n", 0, -1) + 1])  # what was done is kept, not done again
 
 
 def test_a_run_from_python_says_how_to_go_on(folder):

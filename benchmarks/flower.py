@@ -8,8 +8,10 @@ simulation engine (Ray, two workers).  The contenders take turns; see flower_app
 
 Overhead is the time of a round, from the end of the last to its own end, less the time that the slower client spent
 on gradients.  Rounds during which other processes used the machine do not count, and blocks without one that counts are
-played again, until the patience (in minutes) is used up; then all count.  Needs
-`pip install 'flwr[simulation]'`.
+played again, until the patience (in minutes) is used up; then all count.
+
+Before that, what fedcef's own part of a round takes: the CPU seconds of a client and of the server in one process
+without Flower, which depend less on how busy the machine is.  Needs `pip install 'flwr[simulation]'`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from types import ModuleType
 from typing import Any
 
 import flower_apps
+import torch
 from measure import machine, write
 from peers import DISTURBED, MARK, Others
 
@@ -158,12 +161,45 @@ def play(mode: str, notes: Notes, block: Callable[[str, int], Others], repeats: 
     return kept
 
 
+def core(contender: str, folder: Path, rounds: int = 6) -> dict[str, float]:
+    """CPU seconds of fedcef's own part of a round, for a client beside its gradients, and for the server."""
+    from fedcef.deployment import Coordinator, Store, Worker, without_data
+    from fedcef.deployment.shard import shard_of
+
+    os.environ["FEDCEF_BENCH"] = str(folder / "core.jsonl")
+    config = flower_apps.settings(contender, rounds)
+    server = Coordinator.new(config, without_data(config.build_problem(())), folder / f"{contender} run")
+    clients = range(flower_apps.CLIENTS)
+    workers = [Worker(config, shard_of(config, i), Store(folder / f"{contender} {i}", i)) for i in clients]
+    spent: dict[str, list[float]] = {"client": [], "server": []}
+    for _ in range(rounds):
+        (folder / "core.jsonl").write_text("")
+        began = time.process_time()
+        orders = server.start_round(0.0)
+        at_server = time.process_time() - began
+        began = time.process_time()
+        replies = []
+        for client, order in orders.items():
+            server.enroll(str(client), client)
+            with flower_apps.timed_gradients():
+                replies.append(workers[client].handle(order))
+            workers[client].store.forget()
+        at_clients = time.process_time() - began
+        began = time.process_time()
+        assert all(server.receive(str(client), reply).accepted for client, reply in enumerate(replies))
+        server.close_round(1.0)
+        at_server += time.process_time() - began
+        gradients = sum(json.loads(line)["gradient_cpu_s"] for line in (folder / "core.jsonl").read_text().splitlines())
+        spent["client"].append((at_clients - gradients) / flower_apps.CLIENTS)
+        spent["server"].append(at_server)
+    return {who: statistics.median(seconds[1:]) for who, seconds in spent.items()}
+
+
 def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     """Medians, and how the contenders compare with Flower's own."""
     result: dict[str, Any] = {}
     for name, found in rounds.items():
         result[name] = {key: statistics.median(one[key] for one in found) for key in found[0]}
-        result[name] |= {"rounds": len(found)}
         result[name] |= {f"overhead_{f.__name__}": f(one["overhead"] for one in found) for f in (min, max)}
     for name, one in result.items():
         bytes_, base = one["up"] + one["down"], result["flower"]
@@ -187,9 +223,15 @@ def main() -> None:
     deadline = time.perf_counter() + 60 * arguments.patience
     tools = loaded(HERE.parent / "tests" / "flower" / "deployment.py")
     rounds: dict[str, Any] = {}
+    alone: dict[str, Any] = {}
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         notes = Notes(folder)
+        for name in flower_apps.SETTINGS:
+            alone[name] = core(name, folder)
+            parts = [f"{seconds:.2f} s of CPU in a {who}" for who, seconds in alone[name].items()]
+            print(f"  {name:14} {', '.join(parts)}", flush=True)
         if "simulation" in modes:
             block = lambda name, count: simulated(folder, notes, name, count)  # noqa: E731
             rounds["simulation"] = play("simulation", notes, block, arguments.repeats, deadline)
@@ -216,6 +258,7 @@ def main() -> None:
             "machine": machine() | {package: version(package) for package in ("flwr", "ray")},
             "settings": settings,
             "repeats": arguments.repeats,
+            "cpu_seconds_without_flower": alone,
             "medians": results,
             "rounds": rounds,
         }

@@ -14,7 +14,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedcef dense": {"algorithm": {"name": "fedavg"}, "compressor": {"name": "identity"}},
 }
 
-server, client = ServerApp(), ClientApp()
+server = ServerApp()
+client = ClientApp()
 
 
 def note(**what: Any) -> None:
     with open(os.environ["FEDCEF_BENCH"], "a") as file:
         file.write(json.dumps({"time": time.perf_counter(), **what}) + "\n")
+
+
+def clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def note_gradient(round_: int, number: int, began: tuple[float, float]) -> None:
+    wall, cpu = (now - before for now, before in zip(clocks(), began, strict=True))
+    note(of=round_, client=number, gradient_s=wall, gradient_cpu_s=cpu)
 
 
 def data(number: int) -> tuple[Tensor, Tensor]:
@@ -93,10 +104,10 @@ def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
     Drive(grid, coordinator, watch=watch).to_the_end()
 
 
-def train_fedcef(message: Message, context: Context) -> Message:
+@contextmanager
+def timed_gradients() -> Iterator[None]:
+    """Notes how long a worker's gradients take."""
     from fedcef.deployment import worker
-    from fedcef.flower.records import bytes_of, with_bytes
-    from fedcef.flower.work import handle
 
     plain = worker.oracle_of_round
 
@@ -104,20 +115,28 @@ def train_fedcef(message: Message, context: Context) -> Message:
         oracle = plain(gradients, seed, round_, number, steps)
 
         def gradient(x: Tensor, k: int) -> Tensor:
-            began = time.perf_counter()
+            began = clocks()
             result = oracle(x, k)
-            note(of=round_ + 1, client=number, gradient_s=time.perf_counter() - began)
+            note_gradient(round_ + 1, number, began)
             return result
 
         return gradient
 
-    folder = Path(os.environ["FEDCEF_BENCH"]).parent
-    config = {"experiment": str(folder / "experiment.toml"), "state-dir": str(folder / "states")}
     worker.oracle_of_round = timed
     try:
-        return Message(with_bytes(handle(bytes_of(message), config, context.node_config)), reply_to=message)
+        yield
     finally:
         worker.oracle_of_round = plain
+
+
+def train_fedcef(message: Message, context: Context) -> Message:
+    from fedcef.flower.records import bytes_of, with_bytes
+    from fedcef.flower.work import handle
+
+    folder = Path(os.environ["FEDCEF_BENCH"]).parent
+    config = {"experiment": str(folder / "experiment.toml"), "state-dir": str(folder / "states")}
+    with timed_gradients():
+        return Message(with_bytes(handle(bytes_of(message), config, context.node_config)), reply_to=message)
 
 
 # through Flower's own strategy
@@ -159,10 +178,10 @@ def train_flower(message: Message, context: Context) -> Message:
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     for inputs, targets in zip(*(part.split(BATCH) for part in data(number)), strict=True):
-        began = time.perf_counter()
+        began = clocks()
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs), targets).backward()
-        note(of=round_, client=number, gradient_s=time.perf_counter() - began)
+        note_gradient(round_, number, began)
         optimizer.step()
     metrics = MetricRecord({"num-examples": STEPS * BATCH})
     content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})

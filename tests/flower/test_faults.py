@@ -61,7 +61,7 @@ def played(tmp_path, monkeypatch):
         watch = Watch(tmp_path / "all", config, Plan.write(tmp_path / "all", 1, 1.0, events))
         run_config = {"experiment": str(tmp_path / "experiment.toml"), "out": str(watch.run)}
         grid = InProcessGrid(faulty_client_app, run_config, state=watch.folder / "states", clients=4)
-        serve_with_faults(grid, run_config, watch.plan)
+        serve_with_faults(grid, 1, run_config, watch.plan)
         watch.finished()
         return watch
 

@@ -1,0 +1,46 @@
+"""The quick stage: a thousand faults and more on server and clients in one process, as in tests/deployment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from deployment.loopback import Loopback
+from deployment.setting import settings
+from deployment.test_faults import check, control_gap
+
+METHODS = ("fedcef", "fedcef lossy", "scaffold")
+CHANCE = 0.05
+
+
+@dataclass
+class Stage:
+    faults: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    gaps: list[float] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    runs: int = 0
+    rounds: int = 0
+
+
+def play_loopback(seed: int, events: int) -> Stage:
+    """Runs until so many faults have happened."""
+    stage = Stage()
+    while sum(stage.faults.values()) < events:
+        method = METHODS[stage.runs % len(METHODS)]
+        config = settings(method, rounds=40, snapshot_every=4, seed=seed + stage.runs)
+        with TemporaryDirectory() as folder:
+            loop = Loopback(config, Path(folder), seed=seed + stage.runs, chance=CHANCE)
+            try:
+                reference = check(loop.run())
+                stage.gaps.append(control_gap(loop, reference))
+                if stage.gaps[-1] > 1e-5:
+                    stage.violations.append(f"Run {stage.runs}: c is {stage.gaps[-1]:g} off the mean of the c_i.")
+            except AssertionError as error:
+                stage.violations.append(f"Run {stage.runs} ({method}): {error or 'a check does not hold'}")
+        stage.faults += loop.faults
+        stage.refused += Counter({reason: n for reason, n in loop.outcomes.items() if reason != "accepted"})
+        stage.runs, stage.rounds = stage.runs + 1, stage.rounds + config.rounds
+    return stage

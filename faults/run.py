@@ -1,0 +1,73 @@
+"""The fault suite: python -m faults.run [--seed 1] [--rounds 30] [--deadline 30] [--keep FOLDER]
+
+First a thousand faults and more in one process, then a real Flower deployment on this machine, with at least 200.
+Writes faults/results.json and a table; exit code 1 if anything did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from faults.loopback import play_loopback
+from faults.plan import make_plan
+from faults.play import play, settings
+from faults.report import lines, outcome, quick
+
+HERE = Path(__file__).resolve().parent
+ENOUGH = 200
+
+
+def main() -> int:
+    given = _arguments()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that all processes are ended
+    began = time.monotonic()
+    folder = given.keep or Path(tempfile.mkdtemp(prefix="fedcef-faults-"))
+    loopback = quick(play_loopback(given.seed, given.loopback))
+    print(f"In one process: {loopback['events']} faults, {len(loopback['violations'])} violations.", flush=True)
+    config = settings(given.rounds, given.deadline)
+    events = make_plan(given.seed, config.rounds, config.num_clients)
+    watch = play(folder / "deployment", given.seed, config, events, _tell)
+    deployment = outcome(watch)
+    if len(events) >= ENOUGH > deployment["events"]:
+        deployment["violations"].append(f"Only {deployment['events']} faults have happened.")
+    deployment["violations"] += [f"{kind!r} has not happened." for kind in deployment["did not occur"]]
+    results = {
+        "command": f"python -m faults.run --seed {given.seed} --rounds {given.rounds} --deadline {given.deadline:g}",
+        "seconds": round(time.monotonic() - began),
+        "loopback": loopback,
+        "deployment": deployment,
+    }
+    given.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    print("\n".join(lines(results)))
+    wrong = bool(loopback["violations"] or deployment["violations"])
+    if not given.keep and not wrong:
+        shutil.rmtree(folder)
+    elif wrong:
+        print(f"Disks and logs are in {folder}.")
+    return int(wrong)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=30, help="of the deployed run")
+    parser.add_argument("--deadline", type=float, default=30.0, help="of a round, in seconds; more on a slow machine")
+    parser.add_argument("--loopback", type=int, default=1000, help="faults of the first stage")
+    parser.add_argument("--keep", type=Path, help="keep disks and logs in this folder")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    return parser.parse_args()
+
+
+def _tell(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,8 +15,6 @@ from fedcef.watch.site import HOST
 
 from .setting import Growing
 
-pytest.importorskip("plotly")
-
 
 @pytest.fixture
 def growing(tmp_path):

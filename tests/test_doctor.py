@@ -61,7 +61,7 @@ def test_damaged_data_are_found(fedcef, tmp_path):
 def test_what_is_broken_is_told_and_leaves_with_1(fedcef, monkeypatch):
     whole = doctor._version
     monkeypatch.setattr(
-        doctor, "_version", lambda package: None if package in ("safetensors", "plotly") else whole(package)
+        doctor, "_version", lambda package: None if package in ("safetensors", "matplotlib") else whole(package)
     )
 
     def fails():
@@ -73,7 +73,7 @@ def test_what_is_broken_is_told_and_leaves_with_1(fedcef, monkeypatch):
     result = fedcef("doctor")
     assert result.code == 1
     assert "✗ safetensors      not installed  →  pip install safetensors" in result.out
-    assert "without plotly  →  pip install 'fedcef[plot]'" in result.out
+    assert "without matplotlib  →  pip install 'fedcef[plot]'" in result.out
     assert "RuntimeError: this torch cannot add" in result.out
     assert "make room" in result.out
     assert "to repair" in result.out

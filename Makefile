@@ -31,7 +31,7 @@ test-browser: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
-# More than 200 faults in a running deployment, kill -9 among them; about a quarter of an hour.
+# More than 200 faults in a running deployment, kill -9 among them; about 20 minutes.
 faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults.run
 

@@ -6,6 +6,9 @@ and the round's number.  The recording is of `Simulation.play` as it is; no algo
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,7 +69,7 @@ class CapturedRounds:
         graph = torch.cuda.CUDAGraph()
         # scratch memory can be shared: only one graph runs at a time, and nothing in it outlives the next round
         pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
-        with torch.cuda.graph(graph, pool=pool):
+        with _no_collection(), torch.cuda.graph(graph, pool=pool):
             down = simulation.play(self._round)
             after = take(simulation)
             own = {tensor.data_ptr() for tensor in buffers.values()}
@@ -95,3 +98,16 @@ def put(simulation: Simulation, flat: State) -> None:
     simulation.replica, simulation.server, simulation.clients = part("replica/"), part("server/"), part("clients/")
     simulation.ledger.restore(part("ledger/"))
     simulation.finite = flat["finite"]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect garbage now and not during a recording, which freeing an earlier simulation's graph may spoil."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

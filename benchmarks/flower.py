@@ -1,4 +1,4 @@
-"""What a round over Flower costs beside the gradients: FedCEF by fedcef.flower against FedAvg by Flower's own strategy.
+"""What a round over Flower costs beside local computing: FedCEF by fedcef.flower, FedAvg by Flower's own strategy.
 
     python benchmarks/flower.py [--repeats 3] [--patience 30] [--write]
 
@@ -7,8 +7,8 @@ thread each.  In a deployment of real processes on this machine (one SuperLink, 
 simulation engine (Ray, two workers).  The contenders take turns; see flower_apps.py.
 
 Overhead is the time of a round, from the end of the last to its own end, less the time that the slower client spent
-on gradients.  Rounds during which other processes used the machine do not count, and blocks without one that counts are
-played again, until the patience (in minutes) is used up; then all count.
+on its local steps and on compressing what they gave.  Rounds during which other processes used the machine do not
+count, and blocks without one that counts are played again, until the patience (in minutes) is used up; then all count.
 
 Before that, what fedcef's own part of a round takes: the CPU seconds of a client and of the server in one process
 without Flower, which depend less on how busy the machine is.  Needs `pip install 'flwr[simulation]'`.
@@ -93,12 +93,12 @@ class Notes:
             busy: dict[int, float] = {}
             for note in notes:
                 if note.get("of") == number:
-                    busy[note["client"]] = busy.get(note["client"], 0.0) + note["gradient_s"]
+                    busy[note["client"]] = busy.get(note["client"], 0.0) + note["local_s"]
             seconds = after["time"] - before["time"]
             found.append(
                 {
                     "seconds": seconds,
-                    "gradients": max(busy.values()),
+                    "local": max(busy.values()),
                     "overhead": seconds - max(busy.values()),
                     "up": after["up"] - before["up"],
                     "down": after["down"] - before["down"],
@@ -162,7 +162,7 @@ def play(mode: str, notes: Notes, block: Callable[[str, int], Others], repeats: 
 
 
 def core(contender: str, folder: Path, rounds: int = 6) -> dict[str, float]:
-    """CPU seconds of fedcef's own part of a round, for a client beside its gradients, and for the server."""
+    """CPU seconds of fedcef's own part of a round, for a client beside its local steps, and for the server."""
     from fedcef.deployment import Coordinator, Store, Worker, without_data
     from fedcef.deployment.shard import shard_of
 
@@ -181,7 +181,7 @@ def core(contender: str, folder: Path, rounds: int = 6) -> dict[str, float]:
         replies = []
         for client, order in orders.items():
             server.enroll(str(client), client)
-            with flower_apps.timed_gradients():
+            with flower_apps.timed_local():
                 replies.append(workers[client].handle(order))
             workers[client].store.forget()
         at_clients = time.process_time() - began
@@ -189,8 +189,8 @@ def core(contender: str, folder: Path, rounds: int = 6) -> dict[str, float]:
         assert all(server.receive(str(client), reply).accepted for client, reply in enumerate(replies))
         server.close_round(1.0)
         at_server += time.process_time() - began
-        gradients = sum(json.loads(line)["gradient_cpu_s"] for line in (folder / "core.jsonl").read_text().splitlines())
-        spent["client"].append((at_clients - gradients) / flower_apps.CLIENTS)
+        local = sum(json.loads(line)["local_cpu_s"] for line in (folder / "core.jsonl").read_text().splitlines())
+        spent["client"].append((at_clients - local) / flower_apps.CLIENTS)
         spent["server"].append(at_server)
     return {who: statistics.median(seconds[1:]) for who, seconds in spent.items()}
 
@@ -206,7 +206,7 @@ def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
         ratio = (base["up"] + base["down"]) / bytes_
         spread = f"{one['overhead_min']:.2f}-{one['overhead_max']:.2f}"
         print(
-            f"  {name:14} {one['overhead']:6.2f} s beside gradients ({spread}), {one['seconds']:6.2f} s in all; "
+            f"  {name:14} {one['overhead']:6.2f} s beside local computing ({spread}), {one['seconds']:6.2f} s in all; "
             f"{bytes_ / 1e6:7.2f} MB a round, {ratio:.1f}x fewer"
         )
     return result

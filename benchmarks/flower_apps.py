@@ -4,12 +4,13 @@
     fedcef dense     FedAvg through fedcef.flower: the same bytes as Flower's own
     flower           FedAvg through Flower's own strategy, as one would write it
 
-Every process notes when rounds end and how long gradients took in the file that FEDCEF_BENCH names; times are of a
+Every process notes when rounds end and how long clients computed in the file that FEDCEF_BENCH names; times are of a
 clock that all processes of a machine share.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import tempfile
@@ -46,9 +47,9 @@ def clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def note_gradient(round_: int, number: int, began: tuple[float, float]) -> None:
+def note_local(round_: int, number: int, began: tuple[float, float]) -> None:
     wall, cpu = (now - before for now, before in zip(clocks(), began, strict=True))
-    note(of=round_, client=number, gradient_s=wall, gradient_cpu_s=cpu)
+    note(of=round_, client=number, local_s=wall, local_cpu_s=cpu)
 
 
 def data(number: int) -> tuple[Tensor, Tensor]:
@@ -105,28 +106,30 @@ def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
 
 
 @contextmanager
-def timed_gradients() -> Iterator[None]:
-    """Notes how long a worker's gradients take."""
-    from fedcef.deployment import worker
+def timed_local() -> Iterator[None]:
+    """Notes how long the method's part takes in a worker: its steps, and what it compresses."""
+    from fedcef.deployment.worker import OwnNoise
 
-    plain = worker.oracle_of_round
+    plain = OwnNoise.protect
 
-    def timed(gradients: Any, seed: int, round_: int, number: int, steps: int) -> Any:
-        oracle = plain(gradients, seed, round_, number, steps)
+    def protect(self: Any, algorithm: Any, order: Any, base: Any) -> Any:
+        algorithm = copy.copy(plain(self, algorithm, order, base))
+        local = algorithm.local
 
-        def gradient(x: Tensor, k: int) -> Tensor:
+        def timed(*arguments: Any) -> Any:
             began = clocks()
-            result = oracle(x, k)
-            note_gradient(round_ + 1, number, began)
+            result = local(*arguments)
+            note_local(order.round + 1, order.client, began)
             return result
 
-        return gradient
+        object.__setattr__(algorithm, "local", timed)
+        return algorithm
 
-    worker.oracle_of_round = timed
+    OwnNoise.protect = protect
     try:
         yield
     finally:
-        worker.oracle_of_round = plain
+        OwnNoise.protect = plain
 
 
 def train_fedcef(message: Message, context: Context) -> Message:
@@ -135,7 +138,7 @@ def train_fedcef(message: Message, context: Context) -> Message:
 
     folder = Path(os.environ["FEDCEF_BENCH"]).parent
     config = {"experiment": str(folder / "experiment.toml"), "state-dir": str(folder / "states")}
-    with timed_gradients():
+    with timed_local():
         return Message(with_bytes(handle(bytes_of(message), config, context.node_config)), reply_to=message)
 
 
@@ -176,13 +179,13 @@ def train_flower(message: Message, context: Context) -> Message:
     number, round_ = int(context.node_config["partition-id"]), int(message.content["config"]["server-round"])
     model = network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    began = clocks()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     for inputs, targets in zip(*(part.split(BATCH) for part in data(number)), strict=True):
-        began = clocks()
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs), targets).backward()
-        note_gradient(round_, number, began)
         optimizer.step()
+    note_local(round_, number, began)
     metrics = MetricRecord({"num-examples": STEPS * BATCH})
     content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
     return Message(content, reply_to=message)

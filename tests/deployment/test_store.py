@@ -1,5 +1,6 @@
 """A client's state on disk: whole after a kill at any step, and damage is found."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -98,13 +99,20 @@ def test_states_of_other_runs_and_other_clients_are_left_alone(tmp_path):
 
 
 def test_what_is_sealed_is_only_opened_whole():
-    data = seal({"a": 1}, {"x": torch.arange(3)})
-    header, tensors = unseal(data)
+    given = {"x": torch.arange(3), "y": torch.tensor(0.5), "none": torch.empty(0, 2), "b": torch.tensor([True, False])}
+    data = bytes(seal({"a": 1}, given))
+    header, tensors = unseal(block(data))
     assert header == {"a": 1}
-    assert torch.equal(tensors["x"], torch.arange(3))
+    assert list(tensors) == list(given)
+    assert all(torch.equal(tensors[name], given[name]) and tensors[name].dtype == given[name].dtype for name in given)
     for broken in (b"", data[:-1], data + b"\0", b"XXXX" + data[4:], data[:60] + b"\x99" + data[61:]):
         with pytest.raises(DamagedError):
-            unseal(broken)
+            unseal(block(broken))
+    assert unseal(block(bytes(seal({}, {})))) == ({}, {})
+
+
+def block(data):
+    return np.frombuffer(bytearray(data), np.uint8)
 
 
 def test_the_disk_really_syncs(tmp_path, monkeypatch):

@@ -142,9 +142,11 @@ def largest(x: Tensor, count: int) -> Tensor:
     size = x.abs().reshape(-1, dim)
     size = torch.where(size.isnan(), torch.inf, size)
     smallest_kept = size.topk(count, dim=-1).values[:, -1:]
-    above = size > smallest_kept
-    ties = size == smallest_kept
-    room = count - above.sum(-1, keepdim=True)
-    keep = above | (ties & (running_count(ties) <= room))
+    keep = size >= smallest_kept
+    if x.device.type != "cpu" or int(keep.sum()) != keep.shape[0] * count:  # several of the smallest that is kept
+        above = size > smallest_kept
+        ties = size == smallest_kept
+        room = count - above.sum(-1, keepdim=True)
+        keep = above | (ties & (running_count(ties) <= room))
     found = torch.nonzero_static(keep.flatten(), size=keep.shape[0] * count, fill_value=0)
     return (found.view(-1, count) % dim).reshape(*x.shape[:-1], count)

@@ -34,7 +34,7 @@ from fedcef.deployment.journal import Journal, Note
 from fedcef.deployment.log import RoundLog
 from fedcef.deployment.method import Method, hash_of, snapshot
 from fedcef.deployment.orders import Result, Stamp, decode_reply
-from fedcef.deployment.sealed import DamagedError, seal, unseal
+from fedcef.deployment.sealed import DamagedError, read, seal, unseal
 from fedcef.deployment.settle import Accepted, Settled, count, settle
 from fedcef.deployment.store import stamped, unstamped
 from fedcef.deployment.summary import summary_of
@@ -42,6 +42,7 @@ from fedcef.deployment.sums import Sums
 from fedcef.errors import RunError
 from fedcef.runs.folder import Record, RunFolder
 from fedcef.simulation.ledger import Ledger
+from fedcef.wire import Dense, frame_nbytes
 
 Evaluate = Callable[[Tensor], Mapping[str, float]]
 """Measures of a model, (p,)."""
@@ -134,7 +135,7 @@ class Books:
         self.disk.replace(self._snapshot_file, seal(header, tensors))
         self.sums.fold(self.journal, self.round)
         self.journal.clear()
-        self.log.forget(longer_than=len(self.state_frame), keep=self.round)
+        self.log.forget(longer_than=self.state_size, keep=self.round)
 
     def refuse(self, client: int | None, identity: str, reason: str, detail: str) -> None:
         """Note a reply that was not taken."""
@@ -150,6 +151,11 @@ class Books:
         return hash_of(self.replica)
 
     @cached_property
+    def state_size(self) -> int:
+        """Of `state_frame`."""
+        return int(frame_nbytes({name: Dense(vector) for name, vector in self.replica.items()}))
+
+    @cached_property
     def state_frame(self) -> bytes:
         """The replica as it is sent to clients that missed much."""
         return snapshot(self.replica, self.round)
@@ -161,7 +167,7 @@ class Books:
         count(self.ledger, accepted, settled, note["listeners"])
         self.replica, self.server, self.note = settled.replica, settled.server, note
         self.round += 1
-        for known in ("replica_hash", "state_frame"):
+        for known in ("replica_hash", "state_size", "state_frame"):
             self.__dict__.pop(known, None)
 
     # the record of a run
@@ -202,7 +208,7 @@ class Books:
         if not self._snapshot_file.exists():
             return
         try:
-            header, tensors = unseal(self._snapshot_file.read_bytes())
+            header, tensors = unseal(read(self._snapshot_file))
         except DamagedError as error:
             raise RunError(f"The snapshot {self._snapshot_file} is damaged: {error}") from None
         parts: dict[str, State] = {"replica": {}, "server": {}, "ledger": {}}

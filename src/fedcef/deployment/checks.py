@@ -52,8 +52,8 @@ def checked_message(frame: bytes, round_: int, parts: Mapping[str, int], dtype: 
 
 def norm_of(message: Message) -> float:
     """The norm of all vectors of a message together."""
-    squares = [float(payload.dense().double().square().sum()) for payload in message.values()]
-    return math.sqrt(sum(squares))
+    norms = (torch.linalg.vector_norm(payload.dense(), dtype=torch.float64) for payload in message.values())
+    return math.hypot(*map(float, norms))
 
 
 def median(sizes: Mapping[int, float]) -> float:

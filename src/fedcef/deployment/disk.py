@@ -13,7 +13,7 @@ from fedcef.errors import RunError
 
 
 class Disk:
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
         """Write beside the file, then take its name: at any moment there is the old file or the new one."""
         part = path.with_name(path.name + ".part")
         try:
@@ -63,7 +63,7 @@ class Disk:
         except OSError as error:
             raise RunError(f"{path} cannot be made durable: {error.strerror}.") from None
 
-    def write(self, file: BinaryIO, data: bytes) -> None:
+    def write(self, file: BinaryIO, data: bytes | memoryview) -> None:
         file.write(data)
         file.flush()
 

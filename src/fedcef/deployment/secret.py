@@ -26,7 +26,7 @@ from fedcef.compressors.private import Private
 from fedcef.deployment.disk import Disk
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.orders import Order, Stamp
-from fedcef.deployment.sealed import DamagedError, seal, unseal
+from fedcef.deployment.sealed import DamagedError, read, seal, unseal
 from fedcef.errors import RunError
 from fedcef.rng import Key
 
@@ -79,7 +79,7 @@ class OwnNoise:
         if not path.exists():
             return Secret(secrets.token_hex(_BYTES))  # kept with the first message
         try:
-            header, _ = unseal(path.read_bytes())
+            header, _ = unseal(read(path))
             return Secret(**header)
         except (DamagedError, OSError, TypeError) as error:
             raise RunError(

@@ -196,8 +196,8 @@ class Coordinator:
         """Do this round; with the log entries that the client has not seen, or a snapshot if that is shorter."""
         books, have = self.books, self.books.have[client]
         missed = None if have is None else books.log.since(have)
-        state = books.state_frame
-        frames = missed if missed is not None and sum(map(len, missed)) <= len(state) else (state,)
+        enough = missed is not None and sum(map(len, missed)) <= books.state_size
+        frames = missed if missed is not None and enough else (books.state_frame,)
         order = Order(books.run, self.round, client, books.last[client], books.replica_hash, frames).encode()
         self.sent += len(order)
         return order

@@ -11,6 +11,7 @@ before it, and if the last one is damaged later, the one before it often still d
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fedcef.algorithm import State
 from fedcef.deployment.disk import Disk
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.orders import Stamp
-from fedcef.deployment.sealed import DamagedError, seal, unseal
+from fedcef.deployment.sealed import DamagedError, header_of, read, seal, unseal
 
 _PARTS = ("replica", "committed", "pending")
 
@@ -51,10 +52,11 @@ class Store:
     def load(self, run: RunId) -> ClientState | None:
         """The newest valid state of a run."""
         if str(run) not in self._last:
-            found = [save for slot in (0, 1) if (save := self._read(run, slot)) is not None]
-            if not found:
+            paths = sorted((self._slot(run, slot) for slot in (0, 1)), key=self._number, reverse=True)
+            found = next((save for path in paths if (save := self._read(run, path)) is not None), None)
+            if found is None:
                 return None
-            self._last[str(run)] = max(found, key=lambda save: save[0])
+            self._last[str(run)] = found
         return self._last[str(run)][1]
 
     def forget(self) -> None:
@@ -85,12 +87,18 @@ class Store:
     def _slot(self, run: RunId, slot: int) -> Path:
         return self.folder / f"{run}-{slot}.state"
 
-    def _read(self, run: RunId, slot: int) -> tuple[int, ClientState] | None:
-        path = self._slot(run, slot)
+    def _number(self, path: Path) -> int:
+        """Of the save in a slot; -1 for none.  What cannot be read comes first, and is told."""
+        try:
+            return int(header_of(path)["save"]) if path.exists() else -1
+        except (DamagedError, OSError):
+            return sys.maxsize
+
+    def _read(self, run: RunId, path: Path) -> tuple[int, ClientState] | None:
         if not path.exists():
             return None
         try:
-            header, tensors = unseal(path.read_bytes())
+            header, tensors = unseal(read(path))
             if header["run"] != str(run) or header["client"] != self.client:
                 raise DamagedError(f"It is the state of client {header['client']} of run {header['run']}.")
             state = ClientState(

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedcef.deployment.disk import Disk
 from fedcef.deployment.journal import Journal
 from fedcef.deployment.orders import Result, decode_reply
-from fedcef.deployment.sealed import DamagedError, seal, unseal
+from fedcef.deployment.sealed import DamagedError, read, seal, unseal
 from fedcef.errors import RunError
 from fedcef.wire import decode
 
@@ -50,7 +50,7 @@ class Sums:
         if not path.exists():
             return 0, {}
         try:
-            header, total = unseal(path.read_bytes())
+            header, total = unseal(read(path))
         except (DamagedError, OSError) as error:
             raise RunError(f"{path}, the sum of what client {client} sent, is damaged: {error}") from None
         return header["through"], total

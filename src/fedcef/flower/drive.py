@@ -18,7 +18,8 @@ from fedcef.flower.nodes import Nodes
 from fedcef.flower.records import bytes_of, with_bytes
 from fedcef.runs.folder import Record
 
-SHORTEST_S, LONGEST_S = 0.05, 0.2
+SHORTEST_S, LONGEST_S = 0.01, 0.2
+"""Between two looks for replies; within these, a twentieth of the time since anything came or went."""
 LOOK_S = 3.0
 """Between looks at who is there."""
 STALE = 3.0
@@ -45,7 +46,7 @@ class Drive:
         self._stopped, self._clock, self._sleep = stopped, clock, sleep
         self._mail = Mail(grid)
         self._nodes = Nodes(grid, self._mail, server, tell)
-        self._looked_at, self._pause = float("-inf"), SHORTEST_S
+        self._looked_at, self._quiet_since = float("-inf"), clock()
 
     def to_the_end(self) -> Record:
         """All rounds that are left; returns the summary."""
@@ -99,9 +100,10 @@ class Drive:
         back = self._mail.returned()
         for one in back:
             self._take(one)
-        self._pause = SHORTEST_S if back else min(1.5 * self._pause, LONGEST_S)
-        if not back:
-            self._sleep(self._pause)
+        if back:
+            self._quiet_since = self._clock()
+        else:
+            self._sleep(min(max((self._clock() - self._quiet_since) / 20, SHORTEST_S), LONGEST_S))
 
     def _look(self) -> None:
         self._looked_at = self._clock()
@@ -133,3 +135,4 @@ class Drive:
         if node is not None:  # otherwise it gets the order when it comes back
             sent = Sent(MessageType.TRAIN, node, self._server.round)
             self._mail.send(sent, with_bytes(order), STALE * self._server.terms.deadline_s)
+            self._quiet_since = self._clock()

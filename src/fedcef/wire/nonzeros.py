@@ -28,6 +28,8 @@ class Nonzeros(Payload):
         return Floats(self._positive_zeros()).dense()
 
     def nbytes(self) -> Tensor:
+        if self.vector.ndim == 1 and self.vector.device.type == "cpu":  # nobody waits for a count
+            return torch.minimum(self._sparse().nbytes(), Dense(self.vector).nbytes())
         mask = self.vector != 0
         count = mask.sum(-1)
         sparse = sparse_nbytes(count * self.vector.dtype.itemsize, gaps_of_mask(mask), count, self.dim)
@@ -47,9 +49,12 @@ class Nonzeros(Payload):
         dense = Dense(self._positive_zeros())
         if self.vector.ndim != 1:
             return dense.encode()  # says what is wrong
-        indices = self.vector.nonzero().squeeze(-1)
-        sparse = Sparse(self.vector[indices], indices, self.dim)
+        sparse = self._sparse()
         return sparse.encode() if sparse.nbytes() < dense.nbytes() else dense.encode()
+
+    def _sparse(self) -> Sparse:
+        indices = self.vector.nonzero().squeeze(-1)
+        return Sparse(self.vector[indices], indices, self.dim)
 
     def largest(self) -> float:
         return largest_of(self.vector)

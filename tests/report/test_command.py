@@ -26,6 +26,16 @@ def test_writes_the_page_and_the_figures(make_run, tmp_path):
     assert (tmp_path / "figures" / "density_network_s.pdf").is_file()
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_shows_the_page_in_a_browser_if_there_is_one(make_run, tmp_path, monkeypatch, there):
+    shown = []
+    monkeypatch.setattr("webbrowser.open", lambda address: shown.append(address) or there)
+    out = tmp_path / "page.html"
+    printed = call(make_run("a"), "-o", out, "--open")
+    assert shown == [out.as_uri()]
+    assert (f"open {out} where there is one" in printed) != there
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fedcef.errors import ConfigError
-from fedcef.terminal import show_table, tell
+from fedcef.terminal import say, show_table, tell
 
 AXES = {"wire": "wire_bytes", "paper": "paper_bytes", "rounds": "round", "wall": "wall_s", "network": "network_s"}
 
@@ -30,6 +31,7 @@ def report(
     uplink: Annotated[float, typer.Option("--uplink", help="Mbit/s of a client's simulated uplink.")] = 1.0,
     downlink: Annotated[float, typer.Option("--downlink", help="Mbit/s of its downlink.")] = 10.0,
     latency: Annotated[float, typer.Option("--latency", help="Milliseconds a round waits for the network.")] = 50.0,
+    open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Write one page that compares runs; it needs no network and no other file."""
     from fedcef.report import figures as draw
@@ -53,3 +55,5 @@ def report(
     if figures is not None:
         for path in draw(records, figures, AXES[against], network):
             tell(f"Wrote {path}")
+    if open_ and not webbrowser.open(out.resolve().as_uri()):
+        say(f"There is no browser to show it here; open {out.resolve()} where there is one.", "yellow")

@@ -27,6 +27,8 @@ def serve(grid: Grid, run_config: Values) -> Record | None:
     server = _opened(config, folder) if folder is not None else _begun(config, run_folder(run_config, config.name))
     path = server.books.folder.path
     tell(f"Run folder: {path}; {server.round} of {config.rounds} rounds are over.")
+    if config.eval.optimum:
+        say("The exact optimum (eval.optimum) is found by the simulator only; the records of this run have no gap.")
     with _signals():
         try:
             summary = Drive(grid, server, watch=_progress(config), tell=say).to_the_end()

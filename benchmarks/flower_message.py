@@ -16,7 +16,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedcef.flower.records import with_bytes
 
-SIZES = (200, 5_000, 50_000, 500_000, 5_000_000, 4 * 4_463_946)
+SIZES = (200, 5_000, 50_000, 500_000, 5_000_000, 4 * 4_460_106)
 
 
 def parts(size: int) -> dict[str, int]:

@@ -5,7 +5,7 @@ import pytest
 
 from fedcef.errors import RunError
 from fedcef.report.methods import log_x, log_y, methods
-from fedcef.report.records import load_runs
+from fedcef.report.records import find_runs, load_runs
 
 
 def test_columns_have_nan_where_a_round_was_not_evaluated(make_run):
@@ -112,3 +112,14 @@ def test_axes_are_logarithmic_where_the_span_asks_for_it(make_run):
     assert log_x(far, "wire_bytes")
     assert log_y(near, "train_loss")
     assert not log_y(near, "accuracy")
+
+
+def test_runs_come_in_the_order_of_the_summary(make_run, tmp_path):
+    for name in "abcd":
+        make_run(name)
+    names = lambda: [folder.name for folder in find_runs(tmp_path)]  # noqa: E731
+    assert names() == ["a", "b", "c", "d"]
+    (tmp_path / "summary.csv").write_text("label,folder\nx,c\ny,a\n")
+    assert names() == ["c", "a", "b", "d"]
+    (tmp_path / "summary.csv").write_bytes(b"\xff\x00 no table")
+    assert names() == ["a", "b", "c", "d"]

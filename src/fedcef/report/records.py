@@ -1,5 +1,6 @@
 """A run folder as data: `config.toml`, `rounds.jsonl`, `facts.json` and, once the run has ended, `summary.json`."""
 
+import csv
 import json
 import math
 import tomllib
@@ -73,11 +74,24 @@ class RunRecord:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folders in a folder: itself, those right below it, or those of a sweep over several experiments."""
+    """The run folders in a folder: itself, those right below it, or those of a sweep over several experiments.
+
+    They come in the order of its summary.csv, which is that of the experiment, and otherwise by name.
+    """
     for pattern in ("config.toml", "*/config.toml", "*/*/config.toml"):
         if found := sorted(config.parent for config in path.glob(pattern)):
-            return found
+            order = _order(path)
+            return sorted(found, key=lambda folder: order.get(folder, len(order)))
     return []
+
+
+def _order(path: Path) -> dict[Path, int]:
+    """The places of run folders in the summary that `compare` or `sweep` wrote."""
+    try:
+        with (path / "summary.csv").open(encoding="utf-8", newline="") as file:
+            return {path / row["folder"]: place for place, row in enumerate(csv.DictReader(file))}
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
+        return {}
 
 
 def load_runs(folders: Sequence[Path]) -> list[RunRecord]:

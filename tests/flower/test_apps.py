@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from deployment.setting import equal, settings, simulation
 from fedcef.deployment import Terms
+from fedcef.deployment.sealed import read, unseal
 from fedcef.errors import ConfigError
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
@@ -28,6 +29,7 @@ from fedcef.simulation.evaluation import Evaluator
 
 from .in_process import InProcessGrid
 from .setting import Deployed
+from .test_parity import SOME
 
 DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
 
@@ -318,40 +320,48 @@ def test_a_reply_without_bytes_is_unreadable(tmp_path):
 @pytest.mark.flower
 @pytest.mark.filterwarnings("ignore")
 def test_ray_gives_the_simulator_s_bits(tmp_path, monkeypatch):
+    """Several methods, one after the other; clients are told which by a file."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'flwr[simulation]'")
     from flwr.simulation import run_simulation
 
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
-    config = settings("fedcef", rounds=4, **DIGITS)
-    (tmp_path / "mine.toml").write_text(config.to_toml())
-    run_config = {
-        "experiment": str(tmp_path / "mine.toml"),
-        "out": str(tmp_path / "run"),
-        "state-dir": str(tmp_path / "states"),
-    }
-    server, clients = _apps(run_config)
+    configs = {method: settings(method, rounds=4, **DIGITS) for method in SOME}
+    run_configs = []
+    for method, config in configs.items():
+        folder = tmp_path / method
+        folder.mkdir()
+        (folder / "mine.toml").write_text(config.to_toml())
+        paths = {"experiment": folder / "mine.toml", "out": folder / "run", "state-dir": folder / "states"}
+        run_configs.append({name: str(path) for name, path in paths.items()})
+    server, clients = _apps(run_configs, tmp_path / "now.json")
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
     run_simulation(server_app=server, client_app=clients, num_supernodes=5, backend_config=resources)
-    model = load_file(tmp_path / "run" / "model.safetensors")
-    simulated = reference(config)
-    assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model())))
-    last = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[-1])
-    assert {name: last[name] for name in simulated.ledger.totals()} == simulated.ledger.totals()
+    for method, config in configs.items():
+        run, simulated = tmp_path / method / "run", reference(config)
+        model = load_file(run / "model.safetensors")
+        assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model()))), method
+        _, states = unseal(read(run / "snapshot.bin"))
+        replica = {f"replica/{name}": vector for name, vector in simulated.replica.items()}
+        assert equal({name: states[name] for name in replica}, replica), method
+        last = json.loads((run / "rounds.jsonl").read_text().splitlines()[-1])
+        assert {name: last[name] for name in simulated.ledger.totals()} == simulated.ledger.totals(), method
 
 
-def _apps(run_config):
-    """The apps with a run config, which `run_simulation` does not take; functions that Ray carries by value."""
+def _apps(run_configs, now):
+    """The apps with run configs, which `run_simulation` does not take; functions that Ray carries by value."""
     server, clients = ServerApp(), ClientApp()
 
     @server.main()
     def main(grid, context):
-        serve(grid, run_config)
+        for run_config in run_configs:
+            now.write_text(json.dumps(run_config))
+            serve(grid, run_config)
 
     def with_config(handler):
         def called(message, context):
             here = copy(context)  # Flower's own may not be changed
-            here.run_config = run_config
+            here.run_config = json.loads(now.read_text())
             return handler(message, here)
 
         return called

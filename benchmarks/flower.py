@@ -161,8 +161,9 @@ def play(mode: str, notes: Notes, block: Callable[[str, int], Others], repeats: 
     return kept
 
 
-def core(contender: str, folder: Path, rounds: int = 6) -> dict[str, float]:
-    """CPU seconds of fedcef's own part of a round, for a client beside its local steps, and for the server."""
+def core(contender: str, folder: Path, rounds: int = 6) -> tuple[dict[str, float], dict[str, int]]:
+    """CPU seconds of fedcef's own part of a round, for a client beside its local steps, and for the server; and bytes
+    on their disks."""
     from fedcef.deployment import Coordinator, Store, Worker, without_data
     from fedcef.deployment.shard import shard_of
 
@@ -192,7 +193,17 @@ def core(contender: str, folder: Path, rounds: int = 6) -> dict[str, float]:
         local = sum(json.loads(line)["local_cpu_s"] for line in (folder / "core.jsonl").read_text().splitlines())
         spent["client"].append((at_clients - local) / flower_apps.CLIENTS)
         spent["server"].append(at_server)
-    return {who: statistics.median(seconds[1:]) for who, seconds in spent.items()}
+    run = server.books.folder.path
+    kept = {
+        "client": disk(folder / f"{contender} 0"),
+        "snapshot and log": sum((run / name).stat().st_size for name in ("snapshot.bin", "round_log.bin")),
+        "sums, per client": disk(run / "sums") // flower_apps.CLIENTS,
+    }
+    return {who: statistics.median(seconds[1:]) for who, seconds in spent.items()}, kept
+
+
+def disk(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
@@ -200,13 +211,15 @@ def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, found in rounds.items():
         result[name] = {key: statistics.median(one[key] for one in found) for key in found[0]}
-        result[name] |= {f"overhead_{f.__name__}": f(one["overhead"] for one in found) for f in (min, max)}
+        overheads = [one["overhead"] for one in found]
+        result[name] |= {f"overhead_{f.__name__}": f(overheads) for f in (min, max, statistics.mean)}
     for name, one in result.items():
         bytes_, base = one["up"] + one["down"], result["flower"]
         ratio = (base["up"] + base["down"]) / bytes_
         spread = f"{one['overhead_min']:.2f}-{one['overhead_max']:.2f}"
         print(
-            f"  {name:14} {one['overhead']:6.2f} s beside local computing ({spread}), {one['seconds']:6.2f} s in all; "
+            f"  {name:14} {one['overhead']:6.2f} s beside local computing ({spread}, mean {one['overhead_mean']:.2f}), "
+            f"{one['seconds']:6.2f} s in all; "
             f"{bytes_ / 1e6:7.2f} MB a round, {ratio:.1f}x fewer"
         )
     return result
@@ -224,13 +237,15 @@ def main() -> None:
     tools = loaded(HERE.parent / "tests" / "flower" / "deployment.py")
     rounds: dict[str, Any] = {}
     alone: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         notes = Notes(folder)
         for name in flower_apps.SETTINGS:
-            alone[name] = core(name, folder)
+            alone[name], kept[name] = core(name, folder)
             parts = [f"{seconds:.2f} s of CPU in a {who}" for who, seconds in alone[name].items()]
+            parts += [f"{size / 1e6:.1f} MB on disk ({who})" for who, size in kept[name].items()]
             print(f"  {name:14} {', '.join(parts)}", flush=True)
         if "simulation" in modes:
             block = lambda name, count: simulated(folder, notes, name, count)  # noqa: E731
@@ -259,6 +274,7 @@ def main() -> None:
             "settings": settings,
             "repeats": arguments.repeats,
             "cpu_seconds_without_flower": alone,
+            "disk_bytes": kept,
             "medians": results,
             "rounds": rounds,
         }

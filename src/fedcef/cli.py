@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from typer.models import OptionInfo
 
 import fedcef
 from fedcef import completion
@@ -36,24 +37,15 @@ app = typer.Typer(
 data_app = typer.Typer(help="Bring data sets into the cache folder.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting, e.g. compressor.ratio=0.01.",
-        autocompletion=completion.setting,
-    ),
-]
-Lists = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting, or sweep over a list, e.g. seed=[0,1,2].",
-        autocompletion=completion.setting,
-    ),
-]
+
+def _set(text: str) -> OptionInfo:
+    option = typer.Option("--set", metavar="KEY=VALUE", help=text, autocompletion=completion.setting)
+    assert isinstance(option, OptionInfo)
+    return option
+
+
+Changes = Annotated[list[str] | None, _set("Change a setting, e.g. compressor.ratio=0.01.")]
+Lists = Annotated[list[str] | None, _set("Change a setting, or sweep over a list, e.g. seed=[0,1,2].")]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="LABEL", help="Keep this variant of [[compare]]; repeatable.")
 ]
@@ -73,10 +65,7 @@ def run(
     ] = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
-    ] = None,
+    track: watch.Track = None,
 ) -> None:
     """Train once and write a run folder."""
     if (experiment is None) == (resume is None):

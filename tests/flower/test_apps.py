@@ -3,7 +3,6 @@
 import hashlib
 import json
 import signal
-from copy import copy
 from types import SimpleNamespace
 
 import pytest
@@ -11,13 +10,10 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef[flower]'")
 
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
 from safetensors.torch import load_file
 
 from deployment.setting import equal, settings, simulation
 from fedcef.deployment import Terms
-from fedcef.deployment.sealed import read, unseal
 from fedcef.errors import ConfigError
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
@@ -29,7 +25,6 @@ from fedcef.simulation.evaluation import Evaluator
 
 from .in_process import InProcessGrid
 from .setting import Deployed
-from .test_parity import SOME
 
 DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
 
@@ -160,6 +155,12 @@ def test_a_signal_stops_the_server_and_the_run_goes_on_later(tmp_path, served, c
     call(resume=str(tmp_path / "run"))
     model = load_file(tmp_path / "run" / "model.safetensors")
     assert equal(model, dict(config.build_problem().layout.unflatten(reference(config).model())))
+
+
+def test_what_a_server_cannot_measure_is_told(served, tmp_path, capsys):
+    _, call = served
+    call(out=str(tmp_path / "run"), set="eval.optimum=true")
+    assert "the records of this run have no gap" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_run_goes_on_with_its_own_settings_only(tmp_path, served):
@@ -312,70 +313,3 @@ def test_a_reply_without_bytes_is_unreadable(tmp_path):
     deployed.grid._answer = forged
     deployed.run()
     assert refused(deployed) == ["unreadable"]
-
-
-# Flower's own simulation engine
-
-
-@pytest.mark.flower
-@pytest.mark.filterwarnings("ignore")
-def test_ray_gives_the_simulator_s_bits(tmp_path, monkeypatch):
-    """Several methods, one after the other; clients are told which by a file."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'flwr[simulation]'")
-    from flwr.simulation import run_simulation
-
-    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
-    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
-    configs = {method: settings(method, rounds=4, **DIGITS) for method in SOME}
-    run_configs = []
-    for method, config in configs.items():
-        folder = tmp_path / method
-        folder.mkdir()
-        (folder / "mine.toml").write_text(config.to_toml())
-        paths = {"experiment": folder / "mine.toml", "out": folder / "run", "state-dir": folder / "states"}
-        run_configs.append({name: str(path) for name, path in paths.items()})
-    server, clients = _apps(run_configs, tmp_path / "now.json")
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
-    run_simulation(server_app=server, client_app=clients, num_supernodes=5, backend_config=resources)
-    for method, config in configs.items():
-        run, simulated = tmp_path / method / "run", reference(config)
-        model = load_file(run / "model.safetensors")
-        assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model()))), method
-        _, states = unseal(read(run / "snapshot.bin"))
-        replica = {f"replica/{name}": vector for name, vector in simulated.replica.items()}
-        assert equal({name: states[name] for name in replica}, replica), method
-        last = json.loads((run / "rounds.jsonl").read_text().splitlines()[-1])
-        assert {name: last[name] for name in simulated.ledger.totals()} == simulated.ledger.totals(), method
-
-
-def _apps(run_configs, now):
-    """The apps with run configs, which `run_simulation` does not take; functions that Ray carries by value."""
-    server, clients = ServerApp(), ClientApp()
-
-    @server.main()
-    def main(grid, context):
-        for run_config in run_configs:
-            now.write_text(json.dumps(run_config))
-            serve(grid, run_config)
-
-    def with_config(handler):
-        def called(message, context):
-            here = copy(context)  # Flower's own may not be changed
-            here.run_config = json.loads(now.read_text())
-            return handler(message, here)
-
-        return called
-
-    def who(message, context):
-        from fedcef.flower import client_app
-
-        return client_app.who(message, context)
-
-    def train(message, context):
-        from fedcef.flower import client_app
-
-        return client_app.train(message, context)
-
-    clients.query()(with_config(who))
-    clients.train()(with_config(train))
-    return server, clients

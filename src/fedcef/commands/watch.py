@@ -11,6 +11,11 @@ import typer
 from fedcef.errors import ConfigError
 from fedcef.terminal import console, say, tell
 
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
+]
+
 
 def register(app: typer.Typer) -> None:
     app.command()(watch)
@@ -25,10 +30,7 @@ def watch(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="With --serve: the port; by default a free one.")
     ] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
-    ] = None,
+    track: Track = None,
 ) -> None:
     """Follow runs while they go on, in the terminal or in a browser; ends with them, or on Ctrl-C."""
     from fedcef.trackers import Tracking, open_trackers

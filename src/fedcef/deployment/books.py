@@ -41,8 +41,8 @@ from fedcef.deployment.summary import summary_of
 from fedcef.deployment.sums import Sums
 from fedcef.errors import RunError
 from fedcef.runs.folder import Record, RunFolder
-from fedcef.simulation.ledger import Ledger
-from fedcef.wire import Dense, frame_nbytes
+from fedcef.simulation.ledger import Ledger, whole
+from fedcef.wire import frame_nbytes
 
 Evaluate = Callable[[Tensor], Mapping[str, float]]
 """Measures of a model, (p,)."""
@@ -153,7 +153,7 @@ class Books:
     @cached_property
     def state_size(self) -> int:
         """Of `state_frame`."""
-        return int(frame_nbytes({name: Dense(vector) for name, vector in self.replica.items()}))
+        return int(frame_nbytes(whole(self.replica)))
 
     @cached_property
     def state_frame(self) -> bytes:
@@ -195,8 +195,8 @@ class Books:
         """Write the model and the summary."""
         self._write_lines()
         tensors = self.method.layout.unflatten(self.model())
-        whole = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-        self.disk.replace(self.folder.model, save(whole, {"round": str(self.round)}))
+        plain = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
+        self.disk.replace(self.folder.model, save(plain, {"round": str(self.round)}))
         summary = summary_of(self.method, self.folder.records()[-1], status)
         self.disk.replace(self.folder.summary, (json.dumps(summary, indent=2) + "\n").encode())
         return summary

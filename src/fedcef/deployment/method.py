@@ -16,7 +16,8 @@ from fedcef.problems.problem import Problem
 from fedcef.rng import Key, round_key
 from fedcef.runs.config import Config
 from fedcef.schedules import SCHEDULES, in_round
-from fedcef.wire import Dense, Frame, FrameKind, decode, encode
+from fedcef.simulation.ledger import whole
+from fedcef.wire import Frame, FrameKind, decode, encode
 
 
 class Method:
@@ -77,7 +78,7 @@ class Method:
 
 def snapshot(replica: State, round_: int) -> bytes:
     """The replica after so many rounds as one frame."""
-    return encode({name: Dense(vector) for name, vector in replica.items()}, FrameKind.STATE, round_)
+    return encode(whole(replica), FrameKind.STATE, round_)
 
 
 def hash_of(replica: State) -> bytes:

@@ -195,9 +195,9 @@ class Coordinator:
     def _order(self, client: int) -> bytes:
         """Do this round; with the log entries that the client has not seen, or a snapshot if that is shorter."""
         books, have = self.books, self.books.have[client]
-        missed = None if have is None else books.log.since(have)
-        enough = missed is not None and sum(map(len, missed)) <= books.state_size
-        frames = missed if missed is not None and enough else (books.state_frame,)
+        frames = None if have is None else books.log.since(have)
+        if frames is None or sum(map(len, frames)) > books.state_size:
+            frames = (books.state_frame,)
         order = Order(books.run, self.round, client, books.last[client], books.replica_hash, frames).encode()
         self.sent += len(order)
         return order

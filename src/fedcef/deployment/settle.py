@@ -18,7 +18,7 @@ from fedcef.deployment.method import Method
 from fedcef.deployment.orders import Result
 from fedcef.errors import DivergedError
 from fedcef.received import Received
-from fedcef.simulation.ledger import Ledger
+from fedcef.simulation.ledger import Ledger, whole
 from fedcef.threads import is_small, single_thread
 from fedcef.wire import (
     Dense,
@@ -88,7 +88,7 @@ def settle(
 
 def count(ledger: Ledger, accepted: Sequence[Accepted], settled: Settled, listeners: Sequence[int]) -> None:
     """Count a round by the simulator's rules."""
-    snapshot: Message = {name: Dense(vector) for name, vector in settled.replica.items()}
+    snapshot = whole(settled.replica)
     to = torch.tensor(listeners, dtype=torch.int64)
     up = torch.tensor([len(one.result.frame) for one in accepted])
     ledger.wire.add(up, torch.tensor(len(settled.frame)), frame_nbytes(snapshot), to)

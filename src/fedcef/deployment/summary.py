@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from fedcef.deployment.method import Method
 from fedcef.runs.folder import Record
-from fedcef.runs.run import versions
+from fedcef.runs.run import versions, what_ran
 
 
 def summary_of(method: Method, last: Record, status: str = "finished") -> Record:
     """The summary of a run whose last round left this record."""
     config = method.config
     return {
-        "label": config.label,
-        "status": status,
-        "algorithm": config.algorithm["name"],
-        "dataset": config.data["name"],
-        "model": config.model.get("name", ""),
-        "parameters": method.dim,
-        "seed": config.seed,
+        **what_ran(config, method.dim, status),
         "rounds": last["round"],
         **{name: value for name, value in last.items() if name not in ("round", "reasons")},
         **(config.privacy.spent(config.rounds) if config.privacy else {}),  # no client sends more messages

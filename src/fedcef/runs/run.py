@@ -195,16 +195,9 @@ class _Run:
         self.watch({"note": sentence})
 
     def _summary(self, status: str) -> Record:
-        config = self.config
         measures: dict[str, Any] = dict(self.measures) if status == "finished" else {}
         return {
-            "label": config.label,
-            "status": status,
-            "algorithm": config.algorithm["name"],
-            "dataset": config.data["name"],
-            "model": config.model.get("name", ""),
-            "parameters": self.problem.dim,
-            "seed": config.seed,
+            **what_ran(self.config, self.problem.dim, status),
             "rounds": self.last.get("round", 0) if status == "finished" else self.diverged_in,
             "accuracy": measures.pop("accuracy", None),
             "train_loss": measures.pop("train_loss", None),
@@ -239,6 +232,19 @@ def _optimum(config: Config, problem: Problem) -> float:
     if key not in _optima:
         _, _optima[key] = solve(problem, weighting=config.weighting)
     return _optima[key]
+
+
+def what_ran(config: Config, parameters: int, status: str) -> Record:
+    """How every summary begins."""
+    return {
+        "label": config.label,
+        "status": status,
+        "algorithm": config.algorithm["name"],
+        "dataset": config.data["name"],
+        "model": config.model.get("name", ""),
+        "parameters": parameters,
+        "seed": config.seed,
+    }
 
 
 def versions() -> dict[str, str]:

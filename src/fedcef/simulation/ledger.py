@@ -41,6 +41,11 @@ class Column:
         self.have = self.have.index_fill(0, listeners, 0).index_add(0, listeners, self.log.expand(len(listeners)))
 
 
+def whole(replica: State) -> Message:
+    """A snapshot of the replica as it is sent to those who missed much."""
+    return {name: Dense(vector) for name, vector in replica.items()}
+
+
 class Ledger:
     def __init__(self, num_clients: int, device: torch.device) -> None:
         self.wire = Column.empty(num_clients, device)
@@ -48,7 +53,7 @@ class Ledger:
 
     def add_round(self, up: Message, down: Message, replica: State, listeners: Tensor) -> None:
         """Count one round; `listeners` are the clients that take part in the next one."""
-        snapshot: Message = {name: Dense(vector) for name, vector in replica.items()}
+        snapshot = whole(replica)
         self.wire.add(frame_nbytes(up), frame_nbytes(down), frame_nbytes(snapshot), listeners)
         self.paper.add(frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot), listeners)
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms import FedCEF
+from fedcef.algorithms.received import Received
 from fedcef.compressors import TopK
-from fedcef.received import Received
-from fedcef.rng import Key, round_key
+from fedcef.core.rng import Key, round_key
 from fedcef.wire import Dense, FrameKind, Payload, Relay, Sparse, decode, encode
-from fedcef.wire.values import as_values
+from fedcef.wire.values.values import as_values
 
 DIM = 4_460_106  # of the paper's CIFAR-10 network
 ROUNDS = 400

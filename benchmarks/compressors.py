@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 import torch
 
-from fedcef import rng
 from fedcef.compressors import COMPRESSORS, Compressor
-from fedcef.layout import Layout
+from fedcef.core import rng
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key, round_key
 from fedcef.problems.models import MODELS
-from fedcef.rng import Key, round_key
 
 ROWS: list[tuple[str, dict[str, object]]] = [
     ("identity", {}),

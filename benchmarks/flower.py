@@ -165,7 +165,7 @@ def core(contender: str, folder: Path, rounds: int = 6) -> tuple[dict[str, float
     """CPU seconds of fedcef's own part of a round, for a client beside its local steps, and for the server; and bytes
     on their disks."""
     from fedcef.deployment import Coordinator, Store, Worker, without_data
-    from fedcef.deployment.shard import shard_of
+    from fedcef.deployment.client_problem import shard_of
 
     os.environ["FEDCEF_BENCH"] = str(folder / "core.jsonl")
     config = flower_apps.settings(contender, rounds)

@@ -78,7 +78,7 @@ def problem(num_clients: int, seed: int, clients: tuple[int, ...] | None) -> Any
 
 def settings(contender: str, rounds: int) -> Any:
     """The clients read them from experiment.toml, beside the notes."""
-    from fedcef.runs.config import Config
+    from fedcef.runs.settings import Config
 
     return Config(
         rounds=rounds,
@@ -94,7 +94,7 @@ def settings(contender: str, rounds: int) -> Any:
 
 def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
     from fedcef.deployment import Coordinator, without_data
-    from fedcef.flower.drive import Drive
+    from fedcef.flower.round_loop import Drive
 
     config = settings(contender, rounds)
     coordinator = Coordinator.new(config, without_data(config.build_problem(())), folder / "run")
@@ -134,7 +134,7 @@ def timed_local() -> Iterator[None]:
 
 def train_fedcef(message: Message, context: Context) -> Message:
     from fedcef.flower.records import bytes_of, with_bytes
-    from fedcef.flower.work import handle
+    from fedcef.flower.run_client import handle
 
     folder = Path(os.environ["FEDCEF_BENCH"]).parent
     config = {"experiment": str(folder / "experiment.toml"), "state-dir": str(folder / "states")}

@@ -20,7 +20,7 @@ from torch import nn
 from fedcef import L1, FedCEF, Problem, TopK
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.models import PaperCNN
-from fedcef.simulation.engine import Simulation
+from fedcef.simulation.simulation import Simulation
 
 BLOCKS = ((64, 64), (128, 128))
 STEPS, BATCH, LR, LAMBDA, RATIO, CLIP = 30, 64, 0.001, 1e-5, 0.01, 5.0

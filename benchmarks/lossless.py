@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from measure import machine, write
 
-from fedcef.algorithm import Message, Received, State
 from fedcef.algorithms import FedCEF
-from fedcef.runs.config import Config, load_config
-from fedcef.simulation.engine import Simulation
+from fedcef.algorithms.algorithm import Message, Received, State
+from fedcef.runs.settings import Config, load_config
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense, FrameKind, decode, encode
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from fedcef.runs.run import versions
-from fedcef.threads import cores
+from fedcef.core.threads import cores
+from fedcef.runs.loop import versions
 
 
 def interleaved(variants: Mapping[str, Callable[[], object]], rounds: int, repeats: int) -> dict[str, list[float]]:

@@ -40,9 +40,9 @@ from plain_loop import plain_cnn
 from torch import Tensor, nn
 
 from fedcef import FedAvg, Problem
+from fedcef.core.threads import cores
 from fedcef.problems.models import MnistCNN
-from fedcef.simulation.engine import Simulation
-from fedcef.threads import cores
+from fedcef.simulation.simulation import Simulation
 
 CLIENTS, STEPS, BATCH, LR = 10, 10, 64, 0.01
 WARM_UP = 2  # rounds; the start of Ray falls into the first

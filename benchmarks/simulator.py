@@ -18,7 +18,7 @@ from torch import nn
 
 from fedcef import L1, FedCEF, Problem, TopK
 from fedcef.problems.models import MnistCNN
-from fedcef.simulation.engine import Simulation
+from fedcef.simulation.simulation import Simulation
 
 CLIENTS, STEPS, BATCH, LR, LAMBDA, RATIO = 10, 10, 64, 0.01, 1e-5, 0.1
 

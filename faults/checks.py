@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from deployment.setting import equal, simulation
 from faults.plan import Event, Plan
 from fedcef.deployment import Coordinator, Store
-from fedcef.runs.config import Config
+from fedcef.runs.settings import Config
 from fedcef.wire import decode, split
 
 ROUNDING = 1e-5

@@ -8,7 +8,7 @@ import numpy as np
 
 from deployment.forged import with_nan
 from fedcef.deployment import RunId
-from fedcef.deployment.orders import Result
+from fedcef.deployment.messages import Result
 from fedcef.wire import Dense, FrameKind, decode, encode
 
 

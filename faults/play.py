@@ -9,7 +9,7 @@ from pathlib import Path
 from faults.checks import Watch
 from faults.network import HERE, Network
 from faults.plan import Event, Plan
-from fedcef.runs.config import Config, load_config
+from fedcef.runs.settings import Config, load_config
 
 STUCK_S = 600.0
 """Longer than any round takes without that anything happens."""

@@ -16,16 +16,16 @@ from unittest.mock import patch
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-import fedcef.deployment.server as deployment_server
+import fedcef.deployment.coordinator as deployment_server
 from faults.disk import WatchedDisk, no_space
 from faults.plan import SERVER, Plan
 from fedcef.deployment import Coordinator
-from fedcef.deployment.orders import Result, decode_reply
-from fedcef.flower import serve as flower_serve
-from fedcef.flower.drive import Drive
+from fedcef.deployment.messages import Result, decode_reply
+from fedcef.flower import run_server as flower_serve
 from fedcef.flower.mail import Grid as MessageGrid
 from fedcef.flower.mail import NodeInfo
 from fedcef.flower.records import bytes_of, number_of
+from fedcef.flower.round_loop import Drive
 from fedcef.flower.settings import Values
 from fedcef.wire import WireError
 

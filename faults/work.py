@@ -14,10 +14,11 @@ from torch import Tensor
 from faults.disk import WatchedDisk, no_space
 from faults.forge import cut, flipped, forged
 from faults.plan import FORGED, SAVES, Event, Plan
-from fedcef.algorithm import Oracle
-from fedcef.deployment import store, worker
-from fedcef.deployment.orders import Result, decode_order, decode_reply
-from fedcef.flower import work
+from fedcef.algorithms.algorithm import Oracle
+from fedcef.deployment import client_store as store
+from fedcef.deployment import worker
+from fedcef.deployment.messages import Result, decode_order, decode_reply
+from fedcef.flower import run_client as work
 from fedcef.flower.settings import client_number
 
 NOTHING = Event(-1, "", 0, None)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcef import rng
+from fedcef.core import rng
 from fedcef.wire import (
     TABLES,
     Dense,

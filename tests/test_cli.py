@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedcef import batch, cli
+from fedcef.cli import batch
+from fedcef.cli import main as cli
 
 UNCOMPRESSED_ZHANG = ["--set", "algorithm.name=zhang", "--set", "compressor.name=identity"]
 TINY = ["--set", "rounds=3", "--set", "num_clients=4", "--set", "model.name=softmax"]
@@ -209,7 +210,7 @@ def test_run_within_a_budget(fedcef, tmp_path):
 
 
 def test_the_installed_command_never_shows_a_traceback(tmp_path):
-    command = [sys.executable, "-m", "fedcef.cli", "run", "demo", "--set", "compressor.ratio=2"]
+    command = [sys.executable, "-m", "fedcef.cli.main", "run", "demo", "--set", "compressor.ratio=2"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert result.returncode == 2
     assert sentence(result) == "Error: compressor.ratio is 2; it must be less than or equal to 1."

@@ -14,10 +14,10 @@ from algorithms import test_contract as contract
 from algorithms.golden import by_hand
 from algorithms.setting import Quadratics, simulate, simulate_some
 from fedcef.algorithms import ALGORITHMS, FedAvg
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.regularizers import L1, Zero
-from fedcef.runs.config import Config
-from fedcef.simulation.engine import Simulation
+from fedcef.runs.settings import Config
+from fedcef.simulation.simulation import Simulation
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "contributing.md").read_text("utf-8")

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedcef import cli, completion, doctor
-from fedcef.runs.config import Config, experiments
+from fedcef.cli import completion
+from fedcef.cli import diagnosis as doctor
+from fedcef.cli import main as cli
+from fedcef.runs.settings import Config, experiments
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcef.layout import Layout
+from fedcef.core.layout import Layout
 
 
 @pytest.fixture

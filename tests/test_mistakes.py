@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedcef import cli
+from fedcef.cli import main as cli
 from fedcef.runs.folder import RunFolder
 
 TINY = ["--set", "rounds=2", "--set", "num_clients=3", "--set", "model.name=softmax"]

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
-from fedcef.errors import ConfigError
-from fedcef.options import check, choose, explain, make, unknown_key
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import check, choose, explain, make, unknown_key
 from fedcef.regularizers import REGULARIZERS
 
 

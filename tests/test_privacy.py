@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from fedcef.algorithms import ALGORITHMS, FedCEF
+from fedcef.algorithms.received import Received
 from fedcef.compressors import Compressor, TopK
 from fedcef.compressors.private import Private
+from fedcef.core.errors import ConfigError
+from fedcef.core.rng import round_key
 from fedcef.deployment.identity import settings_digest
-from fedcef.errors import ConfigError
 from fedcef.privacy import epsilon, sends_only_what_it_compresses
-from fedcef.received import Received
-from fedcef.rng import round_key
-from fedcef.runs.config import load_config
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import load_config
 from fedcef.wire import Dense
 
 ABLE = [name for name, kind in ALGORITHMS.items() if kind.compresses]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from fedcef import rng
+from fedcef.core import rng
 
 PURPOSES = [rng.BATCHES, rng.COMPRESSION, rng.COHORT, rng.PARTITION, rng.PARAMETERS, rng.SYNTHETIC]
 

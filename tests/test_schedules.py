@@ -8,12 +8,12 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS, FedCEF, FedDA
 from fedcef.compressors import TopK
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
+from fedcef.core.schedules import SCHEDULES, Constant, Cosine, Step, in_round
 from fedcef.problems.lasso import lasso
+from fedcef.python.history import simulate
 from fedcef.regularizers import L1
-from fedcef.schedules import SCHEDULES, Constant, Cosine, Step, in_round
-from fedcef.simulation.engine import Simulation
-from fedcef.simulation.history import simulate
+from fedcef.simulation.simulation import Simulation
 
 PROBLEM = lasso(L1(0.05), num_clients=4, samples=20, dim=12, support=4, dtype=torch.float64)
 COMMON = {"local_lr": 0.01, "local_steps": 3, "regularizer": PROBLEM.regularizer}

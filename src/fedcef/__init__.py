@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedcef.algorithms import FedAvg, FedCanon, FedCEF, FedDA, Zhang
-    from fedcef.api.run import run
     from fedcef.compressors import Identity, LayerwiseTopK, RandK, TopK
-    from fedcef.errors import ConfigError, DivergedError, FedcefError, ProblemError
+    from fedcef.core.errors import ConfigError, DivergedError, FedcefError, ProblemError
     from fedcef.estimators import FederatedLasso as FederatedLasso
     from fedcef.estimators import FederatedLogisticRegression as FederatedLogisticRegression
     from fedcef.problems.problem import Problem, Samples
+    from fedcef.python.history import History, simulate
+    from fedcef.python.run import run
     from fedcef.regularizers import L1, ElasticNet, OnParameters, Zero
-    from fedcef.simulation.history import History, simulate
 
 __version__ = "0.1.0"
 
@@ -51,13 +51,13 @@ __all__ = [
 
 _HOMES = {
     "algorithms": ("FedAvg", "FedCEF", "FedCanon", "FedDA", "Zhang"),
-    "api.run": ("run",),
+    "python.run": ("run",),
     "compressors": ("Identity", "LayerwiseTopK", "RandK", "TopK"),
-    "errors": ("ConfigError", "DivergedError", "FedcefError", "ProblemError"),
+    "core.errors": ("ConfigError", "DivergedError", "FedcefError", "ProblemError"),
     "estimators": ("FederatedLasso", "FederatedLogisticRegression"),
     "problems.problem": ("Problem", "Samples"),
     "regularizers": ("L1", "ElasticNet", "OnParameters", "Zero"),
-    "simulation.history": ("History", "simulate"),
+    "python.history": ("History", "simulate"),
 }
 """Where the names above live; the imports for type checkers say the same.  The estimators are not among those that `*`
 brings, because they need scikit-learn."""

@@ -16,12 +16,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, Positive
 from fedcef.algorithms import ALGORITHMS
+from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import Compressor
 from fedcef.compressors.private import Private
-from fedcef.errors import ConfigError
-from fedcef.rng import Key, round_key
+from fedcef.core.errors import ConfigError
+from fedcef.core.ranges import Positive
+from fedcef.core.rng import Key, round_key
 from fedcef.wire import Dense, Payload
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, Message, Received, State
-from fedcef.rng import Key, round_key
+from fedcef.algorithms.algorithm import Algorithm, Message, Received, State
+from fedcef.core.rng import Key, round_key
 from fedcef.wire import FrameKind, decode, encode
 
 

@@ -8,12 +8,12 @@ import torch
 from fedcef.algorithms import CFedDA, FastFedDA, FedADMM, FedDR, FedMiD
 from fedcef.algorithms.feddyn import FedDyn
 from fedcef.algorithms.fedpd import FedPD
+from fedcef.core.rng import round_key
 from fedcef.problems.lasso import Linear, half_mean_square, lasso
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1
-from fedcef.rng import round_key
-from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import frame_paper_nbytes
 
 from .setting import Quadratics, received, simulate

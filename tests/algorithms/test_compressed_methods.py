@@ -22,8 +22,8 @@ from fedcef.algorithms import (
 )
 from fedcef.algorithms.local_steps import mean_gradient
 from fedcef.compressors import Identity, RandK, TopK
+from fedcef.core.rng import round_key
 from fedcef.regularizers import L1
-from fedcef.rng import round_key
 
 from .setting import Quadratics, simulate, simulate_some
 

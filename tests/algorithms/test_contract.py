@@ -5,8 +5,8 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import TopK
+from fedcef.core.rng import round_key
 from fedcef.regularizers import L1
-from fedcef.rng import round_key
 from fedcef.wire import FrameKind, decode, encode, frame_nbytes
 
 from .setting import Quadratics, deploy, received, simulate

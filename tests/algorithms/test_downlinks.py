@@ -6,10 +6,10 @@ import torch
 
 from fedcef.algorithms import EF21BC, FedCEF
 from fedcef.compressors import Eden, Identity, RandK, TopK
+from fedcef.core.rng import round_key
 from fedcef.regularizers import L1
-from fedcef.rng import round_key
 from fedcef.wire import FrameKind, decode, encode
-from fedcef.wire.relay import Relay
+from fedcef.wire.forms.relay import Relay
 
 from .setting import Quadratics, deploy, received, simulate
 

@@ -34,7 +34,7 @@ def test_fedcef_with_one_local_step_is_ef21_prox(compressor, mixing):
     algorithm = FedCEF(local_lr=step, local_steps=1, mixing=mixing, compressor=compressor, regularizer=regularizer)
     ours = simulate(algorithm, PROBLEM, 60)
 
-    from fedcef.rng import round_key
+    from fedcef.core.rng import round_key
 
     x = PROBLEM.z0
     g_i, v_i = torch.zeros_like(PROBLEM.b), torch.zeros_like(PROBLEM.b)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from fedcef.algorithms import SCAFFOLD, FedADMM, FedAvg, FedCanon, FedCEF, FedDC, FedDyn, FedPD, FedProx
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
+from fedcef.core.rng import round_key
 from fedcef.problems.lasso import Linear, half_mean_square
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1, Zero
-from fedcef.rng import round_key
-from fedcef.simulation.engine import Simulation
+from fedcef.simulation.simulation import Simulation
 
 from .setting import Quadratics, simulate
 

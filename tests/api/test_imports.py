@@ -20,7 +20,7 @@ def loaded(code):
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("code", ["import fedcef", "import fedcef.cli"])
+@pytest.mark.parametrize("code", ["import fedcef", "import fedcef.cli.main"])
 def test_importing_loads_nothing_heavy(code):
     assert not loaded(code) & {"torch", "numpy", "pydantic", *OPTIONAL}
 

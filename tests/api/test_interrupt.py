@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from fedcef import History, cli
+from fedcef import History
+from fedcef.cli import main as cli
 
 SLOW = """
 rounds = 25
@@ -28,13 +29,13 @@ set = { local_lr = 0.02 }
 FROM_PYTHON = """
 import sys
 import fedcef
-from fedcef.runs.config import load_config
+from fedcef.runs.settings import load_config
 
 problem = load_config("slow.toml").build_problem()
 method = fedcef.FedCEF(local_lr=0.01, local_steps=30)
 fedcef.run(problem, method, rounds=25, eval_every=1, snapshot_every=1, out="out", resume="resume" in sys.argv)
 """
-FEDCEF = [sys.executable, "-m", "fedcef.cli"]
+FEDCEF = [sys.executable, "-m", "fedcef.cli.main"]
 
 
 def interrupted(command, folder, pattern="out*/**/rounds.jsonl"):

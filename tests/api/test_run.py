@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import fedcef
-from fedcef import L1, FedCEF, History, Identity, OnParameters, TopK, Zhang, cli, run, simulate
-from fedcef.errors import ConfigError, ProblemError, RunError
-from fedcef.schedules import Cosine
+from fedcef import L1, FedCEF, History, Identity, OnParameters, TopK, Zhang, run, simulate
+from fedcef.cli import main as cli
+from fedcef.core.errors import ConfigError, ProblemError, RunError
+from fedcef.core.schedules import Cosine
 
 from .setting import method, small_problem
 
@@ -156,7 +157,7 @@ def test_settings_are_written_by_their_names(tmp_path):
         local_lr=0.1, compressor=TopK(ratio=0.5), downlink="lossy", down_compressor=TopK(ratio=0.25), mixing=0.5
     )
     run(problem, algorithm, rounds=1, local_schedule=Cosine(final=0.1), clip_norm=2.0, out=tmp_path, resume=True)
-    written = fedcef.runs.config.load_config(str(tmp_path / "config.toml"))
+    written = fedcef.runs.settings.load_config(str(tmp_path / "config.toml"))
     assert written.algorithm == {"name": "fedcef", "mixing": 0.5, "downlink": "lossy", "drift_weight": 1.0}
     assert written.down_compressor["ratio"] == 0.25
     assert written.regularizer == {"name": "l1", "weight": 2e-3, "on": ["0.weight"]}

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from fedcef.errors import DivergedError
-from fedcef.report import find_runs, frontier, load_runs, page, paper, write_frontier
-from fedcef.runs.config import load_config
+from fedcef.core.errors import DivergedError
+from fedcef.report import find_runs, load_runs, write_frontier
+from fedcef.report.data.frontier import frontier
+from fedcef.report.figures.paper import paper
+from fedcef.report.page.page import page
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import load_config
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BASE = ("model.name=softmax", "rounds=14", "eval.every=1", "local_steps=2", "num_clients=5", "snapshot_every=0")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedcef.report import find_runs, load_runs
-from fedcef.report.methods import methods
-from fedcef.report.network import Network
+from fedcef.report.data.groups import methods
+from fedcef.report.data.link_time import Network
 
 TITLES = {
     "Wire bytes": "Sent on the wire, up and down",

@@ -2,11 +2,11 @@
 
 import torch
 
-from fedcef import rng
 from fedcef.compressors import COMPRESSORS, Compressor, PowerSGD, RandK, TopK
 from fedcef.compressors.value_coders import CODERS
-from fedcef.layout import Layout
-from fedcef.rng import Key, round_key
+from fedcef.core import rng
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key, round_key
 
 DIM = 60
 LAYOUT = Layout(("a", "b", "c", "d"), ((4, 9), (1,), (3,), (4, 5)))

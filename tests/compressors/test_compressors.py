@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedcef.compressors import COMPRESSORS, Identity, Natural, PowerSGD
-from fedcef.options import completed, make, validate
-from fedcef.rng import Key, round_key
+from fedcef.core.parts import completed, make, validate
+from fedcef.core.rng import Key, round_key
 from fedcef.wire import FrameKind, WireError, decode, encode
 
 from .setting import CASES, DIM, DTYPES, KINDS, LAYOUT, draws, inputs, narrow, round_keys, same_bits, vectors

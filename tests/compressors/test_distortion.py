@@ -8,7 +8,6 @@ standard errors of ours where that is more.  TernGrad's goes by the largest entr
 import pytest
 import torch
 
-from fedcef import rng
 from fedcef.compressors import (
     QSGD,
     STC,
@@ -24,8 +23,9 @@ from fedcef.compressors import (
     TernGrad,
     TopK,
 )
-from fedcef.layout import Layout
-from fedcef.rng import round_key
+from fedcef.core import rng
+from fedcef.core.layout import Layout
+from fedcef.core.rng import round_key
 
 DIM, COUNT = 16384, 40
 

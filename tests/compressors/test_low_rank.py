@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fedcef import rng
 from fedcef.compressors import PowerSGD
 from fedcef.compressors.orthonormal import orthonormal
-from fedcef.layout import Layout
-from fedcef.rng import round_key
+from fedcef.core import rng
+from fedcef.core.layout import Layout
+from fedcef.core.rng import round_key
 from fedcef.wire import LowRank
 
 KEYS = [round_key(0, t, torch.tensor(0)) for t in range(200)]

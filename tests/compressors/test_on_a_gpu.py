@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fedcef import rng
-from fedcef.layout import Layout
-from fedcef.rng import Key, round_key
+from fedcef.core import rng
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key, round_key
 
 from .setting import CASES, DIM, vectors
 

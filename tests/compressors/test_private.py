@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from fedcef import rng
 from fedcef.compressors import COMPRESSORS, Identity, RandK, TopK
 from fedcef.compressors.private import NOISE, Private, simulated
-from fedcef.rng import Key, round_key
+from fedcef.core import rng
+from fedcef.core.rng import Key, round_key
 from fedcef.wire import WireError
 
 from .setting import CASES, DIM, DTYPES, LAYOUT, same_bits, vectors

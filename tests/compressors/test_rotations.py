@@ -5,12 +5,12 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from fedcef import rng
 from fedcef.compressors import COMPRESSORS, Drive, Eden
 from fedcef.compressors.rotations import TYPICAL, WORST
-from fedcef.errors import ConfigError
-from fedcef.options import make
-from fedcef.rng import round_key
+from fedcef.core import rng
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import make
+from fedcef.core.rng import round_key
 from fedcef.wire import TABLES, Rotated, WireError
 
 BITS = (1, 2, 3, 4)

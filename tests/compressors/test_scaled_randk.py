@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from fedcef import rng
 from fedcef.compressors import COMPRESSORS, RandK
-from fedcef.options import make
-from fedcef.rng import round_key
+from fedcef.core import rng
+from fedcef.core.parts import make
+from fedcef.core.rng import round_key
 from fedcef.wire import FrameKind, Seeded, decode, encode
 
 DIM, DRAWS = 60, 4000

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcef import rng
 from fedcef.compressors import (
     COMPRESSORS,
     STC,
@@ -20,7 +19,8 @@ from fedcef.compressors import (
     TopK,
     largest,
 )
-from fedcef.rng import round_key
+from fedcef.core import rng
+from fedcef.core.rng import round_key
 from fedcef.wire import FrameKind, Levels, Nonzeros, Seeded, Sparse, WireError, decode, encode
 
 from .setting import DIM, DTYPES, LAYOUT, round_keys, same_bits, vectors

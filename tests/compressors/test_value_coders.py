@@ -5,11 +5,11 @@ from typing import get_args
 import pytest
 import torch
 
-from fedcef import rng
 from fedcef.compressors import TopK
 from fedcef.compressors.value_coders import CODERS, ValueCoder, coded, coding_error
-from fedcef.errors import ConfigError
-from fedcef.options import make
+from fedcef.core import rng
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import make
 from fedcef.wire import Values
 
 from .setting import round_keys, vectors

@@ -9,7 +9,7 @@ from fedcef.algorithms import FedCEF
 from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
-from fedcef.simulation.engine import Simulation
+from fedcef.simulation.simulation import Simulation
 
 PROBLEM = lasso(L1(0.05), num_clients=4, samples=60, dim=24, support=5)
 SHORT = {

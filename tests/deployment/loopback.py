@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedcef.core.errors import RunError
 from fedcef.deployment import Coordinator, Disk, RunId, Store, Terms, Worker, one_client, without_data
-from fedcef.deployment.orders import Result, decode_reply
-from fedcef.errors import RunError
+from fedcef.deployment.messages import Result, decode_reply
 from fedcef.wire import Dense, FrameKind, WireError, decode, encode
 
 from .forged import with_nan

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from fedcef.deployment import Coordinator, Store, Worker, one_client, without_data
-from fedcef.runs.config import load_config
+from fedcef.runs.settings import load_config
 
 
 def main(settings: str, path: Path) -> None:

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fedcef import rng
-from fedcef.algorithm import State
-from fedcef.deployment.method import Method
-from fedcef.problems.oracles import Batches, make_oracle
-from fedcef.received import Received
-from fedcef.rng import round_key
-from fedcef.runs.config import Config
-from fedcef.simulation.engine import Simulation
+from fedcef.algorithms.algorithm import State
+from fedcef.algorithms.received import Received
+from fedcef.core import rng
+from fedcef.core.rng import round_key
+from fedcef.deployment.protocol import Method
+from fedcef.oracles.oracle import Batches, make_oracle
+from fedcef.runs.settings import Config
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense
 
 LASSO = {"name": "lasso", "dim": 40, "samples": 12, "support": 10}

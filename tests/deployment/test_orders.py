@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedcef.deployment.identity import RunId
-from fedcef.deployment.orders import (
+from fedcef.deployment.messages import (
     OVERHEAD,
     EnvelopeError,
     Need,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedcef.deployment.orders import OVERHEAD, RESULT_OVERHEAD
-from fedcef.report.records import load_runs
-from fedcef.runs.config import load_config
+from fedcef.deployment.messages import OVERHEAD, RESULT_OVERHEAD
+from fedcef.report.data.records import load_runs
+from fedcef.runs.settings import load_config
 from fedcef.simulation.evaluation import Evaluator
 
 from .loopback import Loopback

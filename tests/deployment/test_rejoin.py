@@ -7,7 +7,7 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.deployment import Terms
-from fedcef.deployment.method import Method
+from fedcef.deployment.protocol import Method
 
 from .loopback import Loopback
 from .setting import LASSO, equal, replayed, settings

@@ -8,14 +8,14 @@ import torch
 from fedcef.algorithms import FedCEF
 from fedcef.compressors import Identity
 from fedcef.compressors.private import Private
+from fedcef.core.errors import RunError
+from fedcef.core.rng import round_key
 from fedcef.deployment import RunId, Worker, one_client
-from fedcef.deployment.method import hash_of, snapshot
-from fedcef.deployment.orders import Order, Refusal, Result, Stamp, decode_order, decode_reply
-from fedcef.deployment.secret import OwnNoise, normals
-from fedcef.deployment.shard import oracle_of_round
-from fedcef.errors import RunError
+from fedcef.deployment.client_problem import oracle_of_round
+from fedcef.deployment.messages import Order, Refusal, Result, Stamp, decode_order, decode_reply
+from fedcef.deployment.private_noise import OwnNoise, normals
+from fedcef.deployment.protocol import hash_of, snapshot
 from fedcef.privacy import epsilon
-from fedcef.rng import round_key
 from fedcef.wire import decode
 
 from .loopback import CLIENT, FaultyDisk, Killed, Loopback

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedcef.core.errors import ConfigError, DivergedError, RunError
 from fedcef.deployment import Coordinator, Disk, Roster, RunId, Terms, without_data
-from fedcef.deployment.orders import Result, Stamp, decode_reply
-from fedcef.errors import ConfigError, DivergedError, RunError
+from fedcef.deployment.messages import Result, Stamp, decode_reply
 from fedcef.wire import Dense, FrameKind, Relay, Sparse, encode
 
 from .forged import with_nan

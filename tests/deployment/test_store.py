@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedcef.core.errors import RunError
 from fedcef.deployment import Disk, RunId, Store
-from fedcef.deployment.orders import Stamp
-from fedcef.deployment.sealed import DamagedError, seal, unseal
-from fedcef.deployment.store import ClientState
-from fedcef.errors import RunError
+from fedcef.deployment.client_store import ClientState
+from fedcef.deployment.messages import Stamp
+from fedcef.wire.checkpoint import DamagedError, seal, unseal
 
 from .loopback import FaultyDisk, Killed
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from fedcef.core.errors import ConfigError
 from fedcef.deployment import RunId, Store, Worker, one_client
-from fedcef.deployment.orders import Need, Refusal, Result, decode_order, decode_reply
-from fedcef.errors import ConfigError
+from fedcef.deployment.messages import Need, Refusal, Result, decode_order, decode_reply
 from fedcef.wire import WireError
 
 from .loopback import Loopback

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedcef.algorithms import ALGORITHMS
-from fedcef.runs.config import load_config
+from fedcef.runs.settings import load_config
 
 pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
 ROOT = Path(__file__).parents[2]

@@ -14,11 +14,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import scale
 
 from fedcef import TopK
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
+from fedcef.core.rng import round_key
 from fedcef.estimators import FederatedLasso, FederatedLogisticRegression
 from fedcef.estimators.linear import LinearOracle, Logistic, Softmax, Squares, Table, linear_problem, smoothness
-from fedcef.problems.oracles import Batches, make_oracle
-from fedcef.rng import round_key
+from fedcef.oracles.oracle import Batches, make_oracle
 
 X, Y = load_diabetes(return_X_y=True)
 X, Y = scale(X), scale(Y)

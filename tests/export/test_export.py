@@ -10,14 +10,14 @@ import typer
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from fedcef.commands import export as command
-from fedcef.errors import ConfigError, RunError
+from fedcef.cli import export as command
+from fedcef.core.errors import ConfigError, RunError
 from fedcef.export import export, load_trained
 from fedcef.export.trained import INPUTS
-from fedcef.problems.datasets import DATASETS, load
-from fedcef.runs.config import load_config
+from fedcef.problems.data.datasets import DATASETS, load
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import load_config
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
 

@@ -2,7 +2,7 @@
 
 from fedcef.deployment import Coordinator, Terms, without_data
 from fedcef.flower.client_app import app as client_app
-from fedcef.flower.drive import Drive
+from fedcef.flower.round_loop import Drive
 
 from .in_process import InProcessGrid
 

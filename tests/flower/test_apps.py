@@ -13,13 +13,13 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from safetensors.torch import load_file
 
 from deployment.setting import equal, settings, simulation
+from fedcef.core.errors import ConfigError
 from fedcef.deployment import Terms
-from fedcef.errors import ConfigError
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
-from fedcef.flower.drive import Stopped
 from fedcef.flower.records import STYPE, bytes_of, with_bytes
-from fedcef.flower.serve import serve
+from fedcef.flower.round_loop import Stopped
+from fedcef.flower.run_server import serve
 from fedcef.flower.settings import client_number, experiment, resumed, state_folder
 from fedcef.simulation.evaluation import Evaluator
 

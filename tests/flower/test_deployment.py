@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from deployment.setting import equal, simulation
 from fedcef.deployment import Coordinator
-from fedcef.runs.config import load_config
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import load_config
 
 from .deployment import EXAMPLE, PATIENCE_S, Deployment
 

@@ -12,8 +12,8 @@ from flwr.serverapp import ServerApp
 from safetensors.torch import load_file
 
 from deployment.setting import equal, settings, simulation
-from fedcef.deployment.sealed import read, unseal
-from fedcef.flower.serve import serve
+from fedcef.flower.run_server import serve
+from fedcef.wire.checkpoint import read, unseal
 
 from .test_parity import DIGITS, SOME
 

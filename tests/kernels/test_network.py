@@ -8,16 +8,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedcef import kernels
-from fedcef.layout import Layout
+from fedcef.core.layout import Layout
+from fedcef.core.rng import round_key
+from fedcef.oracles.oracle import Batches, ClientLoop, clip
 from fedcef.problems.models import MLP, Cifar10CNN, MnistCNN, PaperCNN
-from fedcef.problems.oracles import Batches, ClientLoop, clip
 from fedcef.problems.problem import Problem
-from fedcef.rng import round_key
 
 if not kernels.available():
     pytest.skip("needs Triton, and CUDA or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedcef.kernels.network import BatchedNetwork
+from fedcef.kernels.cnn import BatchedNetwork
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CLIENTS, BATCH = 3, 2

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from fedcef.errors import ConfigError, ProblemError
+from fedcef.core.errors import ConfigError, ProblemError
+from fedcef.core.rng import round_key
+from fedcef.oracles.oracle import Batches, ClientLoop
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.models import MODELS
-from fedcef.problems.oracles import Batches, ClientLoop
 from fedcef.problems.problem import Problem
-from fedcef.rng import round_key
 
 
 def plain(image, padding, number):

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from fedcef.errors import ConfigError
-from fedcef.options import make
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import make
 from fedcef.problems.catalog import DATA
-from fedcef.problems.datasets import DATASETS
+from fedcef.problems.data.datasets import DATASETS
 from fedcef.problems.matrix import low_rank
 from fedcef.regularizers import Nuclear, Zero
-from fedcef.runs.config import Config
+from fedcef.runs.settings import Config
 
 
 def build(num_clients=3, seed=2, model=None, **section):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedcef.errors import ConfigError, DataError
-from fedcef.problems import datasets
+from fedcef.core.errors import ConfigError, DataError
 from fedcef.problems.catalog import Classification
-from fedcef.problems.datasets import (
+from fedcef.problems.data import datasets
+from fedcef.problems.data.datasets import (
     DATASETS,
     DataFile,
     DatasetInfo,
@@ -19,8 +19,8 @@ from fedcef.problems.datasets import (
     cache_folder,
     load,
 )
-from fedcef.problems.formats import csv_to_idx, parse_cifar, parse_idx, parse_libsvm, write_idx
-from fedcef.problems.sources import fetch
+from fedcef.problems.data.formats import csv_to_idx, parse_cifar, parse_idx, parse_libsvm, write_idx
+from fedcef.problems.data.sources import fetch
 
 
 def idx(*dims, payload, magic=(0, 0, 8)):

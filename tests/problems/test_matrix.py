@@ -6,9 +6,9 @@ import torch
 from fedcef import FedCEF, TopK
 from fedcef.problems.matrix import low_rank
 from fedcef.regularizers import Nuclear, Zero
-from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.optimum import solve
+from fedcef.simulation.simulation import Simulation
 
 SMALL = {"num_clients": 4, "samples": 40, "size": 6, "rank": 2}
 

@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
+from fedcef.core.rng import round_key
+from fedcef.core.threads import single_thread
+from fedcef.oracles.oracle import Batches, ClientLoop, Stacked, clip, has_dropout, make_oracle
 from fedcef.problems.lasso import lasso
 from fedcef.problems.models import MODELS
-from fedcef.problems.oracles import Batches, ClientLoop, Stacked, clip, has_dropout, make_oracle
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Zero
-from fedcef.rng import round_key
-from fedcef.threads import single_thread
 
 
 def classification(model, shape, sizes, dtype=torch.float64):

@@ -8,11 +8,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fedcef.cli import app
+from fedcef.cli.main import app
+from fedcef.core.errors import ConfigError
+from fedcef.deployment.client_problem import shard_of
 from fedcef.deployment.measures import measures_of
-from fedcef.deployment.shard import shard_of
-from fedcef.errors import ConfigError
-from fedcef.runs.config import Config, load_config
+from fedcef.runs.settings import Config, load_config
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text("utf-8")
 MODULE = next(b for b in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if "def build_problem" in b)

@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcef.errors import ConfigError
-from fedcef.problems.partitions import PARTITIONS, label_histogram, partition
+from fedcef.core.errors import ConfigError
+from fedcef.problems.data.partitions import PARTITIONS, label_histogram, partition
 
 TARGETS = torch.arange(2000) % 10
 

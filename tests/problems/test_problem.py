@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Subset, TensorDataset
 
-from fedcef.errors import ProblemError
-from fedcef.problems.oracles import Batches, make_oracle
+from fedcef.core.errors import ProblemError
+from fedcef.core.rng import round_key
+from fedcef.oracles.oracle import Batches, make_oracle
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import L1, Zero
-from fedcef.rng import round_key
 
 
 def table(count, seed=0, features=4):

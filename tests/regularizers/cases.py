@@ -5,8 +5,8 @@ from dataclasses import fields
 import pytest
 import torch
 
-from fedcef import rng
-from fedcef.layout import Layout
+from fedcef.core import rng
+from fedcef.core.layout import Layout
 from fedcef.regularizers import REGULARIZERS, TV, ElasticNet, GroupLasso, OnParameters, Regularizer
 from fedcef.regularizers.constraints import Constraint
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from fedcef.layout import Layout
+from fedcef.core.layout import Layout
 from fedcef.regularizers import L1, SLOPE, TV, FusedLasso
 from fedcef.regularizers.chain import solve_chains
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.regularizers import L0, L1, REGULARIZERS, ElasticNet, OnParameters, Simplex, Zero, soft_threshold
 
 from .cases import (

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from fedcef.errors import ConfigError
-from fedcef.layout import Layout
+from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
 from fedcef.regularizers import (
     L0,
     L1,

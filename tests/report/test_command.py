@@ -3,8 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from fedcef.cli import app
-from fedcef.errors import ConfigError
+from fedcef.cli.main import app
+from fedcef.core.errors import ConfigError
 
 
 def call(*words):

@@ -9,15 +9,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedcef.errors import RunError
-from fedcef.report import load_runs, page
-from fedcef.report.clients import clients_section, deal_of
-from fedcef.report.layers import layers_of, layers_section
-from fedcef.report.methods import methods
-from fedcef.report.network import Network
-from fedcef.report.reproduce import command_of
-from fedcef.report.traffic import parts_of, traffic
-from fedcef.runs.config import load_config
+from fedcef.core.errors import RunError
+from fedcef.report import load_runs
+from fedcef.report.data.groups import methods
+from fedcef.report.data.link_time import Network
+from fedcef.report.page.clients import clients_section, deal_of
+from fedcef.report.page.layers import layers_of, layers_section
+from fedcef.report.page.page import page
+from fedcef.report.page.reproduce import command_of
+from fedcef.report.page.traffic import parts_of, traffic
+from fedcef.runs.settings import load_config
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 FACTS = {

@@ -5,11 +5,12 @@ import random
 import pytest
 from test_report import HOSTILE, parse
 
-from fedcef.errors import RunError
-from fedcef.report import frontier, frontier_table, load_runs, write_frontier
-from fedcef.report.figure import drawing
-from fedcef.report.frontier_figure import frontier_figure
-from fedcef.report.labels import Box, Label, place_labels
+from fedcef.core.errors import RunError
+from fedcef.report import frontier_table, load_runs, write_frontier
+from fedcef.report.data.frontier import frontier
+from fedcef.report.data.labels import Box, Label, place_labels
+from fedcef.report.figures.figure import drawing
+from fedcef.report.figures.frontier_figure import frontier_figure
 
 
 @pytest.fixture

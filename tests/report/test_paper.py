@@ -3,9 +3,9 @@
 import pytest
 from test_report import parse
 
-from fedcef.errors import RunError
-from fedcef.report import load_runs, paper, write_paper
-from fedcef.report.paper import _groups
+from fedcef.core.errors import RunError
+from fedcef.report import load_runs, write_paper
+from fedcef.report.figures.paper import _groups, paper
 
 LABELS = ("FedCanon", "FedDA", "FedCEF r=0.1", "FedCEF r=0.01", "Zhang et al.")
 

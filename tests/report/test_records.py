@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcef.errors import RunError
-from fedcef.report.methods import log_x, log_y, methods
-from fedcef.report.records import find_runs, load_runs
+from fedcef.core.errors import RunError
+from fedcef.report.data.groups import log_x, log_y, methods
+from fedcef.report.data.records import find_runs, load_runs
 
 
 def test_columns_have_nan_where_a_round_was_not_evaluated(make_run):

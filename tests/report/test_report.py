@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from fedcef.errors import FedcefError, RunError
-from fedcef.report import figure, figures, load_runs, page, write_report
-from fedcef.report.page import _json
+from fedcef.core.errors import FedcefError, RunError
+from fedcef.report import load_runs, write_report
+from fedcef.report.figures.figure import figure
+from fedcef.report.figures.figures import figures
+from fedcef.report.page.page import _json, page
 
 HOSTILE = "<script>alert(1)</script>$\\frac{&\"' {{data}} <img src=x onerror=alert(1)>"
 

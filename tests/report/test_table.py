@@ -4,10 +4,10 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from fedcef.report import load_runs, table
-from fedcef.report.methods import methods
-from fedcef.report.style import amount, byte_unit
-from fedcef.report.table import results
+from fedcef.report import load_runs
+from fedcef.report.data.groups import methods
+from fedcef.report.data.table import results, table
+from fedcef.report.figures.style import amount, byte_unit
 
 
 def printed(view: Table) -> str:

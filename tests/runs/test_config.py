@@ -5,9 +5,9 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS, FedCEF, Zhang
 from fedcef.compressors import LayerwiseTopK, TopK
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.regularizers import L1, ElasticNet, OnParameters
-from fedcef.runs.config import Config, Evaluation, Variant, experiments, load_config
+from fedcef.runs.settings import Config, Evaluation, Variant, experiments, load_config
 
 LASSO = """
 rounds = 7

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedcef.errors import ConfigError
-from fedcef.runs.config import Config, Variant
+from fedcef.core.errors import ConfigError
 from fedcef.runs.grid import default_grid, variants_or_grid
+from fedcef.runs.settings import Config, Variant
 
 
 def test_ratios_by_values_by_downlinks():

@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 from fedcef.algorithms import ALGORITHMS
-from fedcef.errors import DivergedError, RunError
-from fedcef.runs.config import load_config
+from fedcef.core.errors import DivergedError, RunError
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import next_folder, run
+from fedcef.runs.loop import next_folder, run
+from fedcef.runs.settings import load_config
 from fedcef.wire import read_frames
 
 SETTINGS = """
@@ -151,7 +151,7 @@ def test_resuming_with_some_of_the_clients(tmp_path, settings, clients_per_round
 def test_kill_9_at_any_moment(tmp_path, settings):
     """A real process, really killed, several times over, at moments spread over its life."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "fedcef.cli", "run"]
+    command = [sys.executable, "-m", "fedcef.cli.main", "run"]
     changes = ["--set", "rounds=60", "--set", "snapshot_every=1", "--set", "local_lr=0.01"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run(

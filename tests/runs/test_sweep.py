@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcef.errors import ConfigError, RunError
+from fedcef.core.errors import ConfigError, RunError
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.sweep import Outcome, Planned, attempt, one_by_one, plan, split, status, write_summary
 from fedcef.runs.workers import side_by_side

@@ -5,12 +5,12 @@ import torch
 
 from fedcef.algorithms import FedCEF, Zhang
 from fedcef.compressors import Identity, LayerwiseTopK, RandK, ScaledSign, TopK
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
 from fedcef.simulation.budget import Budget, ladder
 from fedcef.simulation.capture import CapturedRounds, put, take
-from fedcef.simulation.engine import Simulation
+from fedcef.simulation.simulation import Simulation
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 H = L1(0.01)

@@ -9,14 +9,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedcef.algorithms import ALGORITHMS, FedCEF
 from fedcef.compressors import COMPRESSORS, TopK
+from fedcef.core.rng import round_key
+from fedcef.core.schedules import Constant, Cosine
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.lasso import Linear, lasso
 from fedcef.problems.models import MODELS
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import L1
-from fedcef.rng import round_key
-from fedcef.schedules import Constant, Cosine
-from fedcef.simulation.engine import Simulation
+from fedcef.simulation.simulation import Simulation
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICE = "meta"

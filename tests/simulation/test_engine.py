@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from fedcef.algorithms import ALGORITHMS, FedAvg, FedCEF, Zhang
+from fedcef.algorithms.received import mean_of
 from fedcef.compressors import TopK
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.problems.lasso import Linear, half_mean_square, lasso
 from fedcef.problems.problem import Problem
-from fedcef.received import mean_of
+from fedcef.python.history import simulate
 from fedcef.regularizers import L1
-from fedcef.simulation.engine import Simulation
 from fedcef.simulation.evaluation import Evaluator
-from fedcef.simulation.history import simulate
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense
 
 PROBLEM = lasso(L1(0.05), num_clients=6, samples=30, dim=20, support=5, dtype=torch.float64)
@@ -117,7 +117,7 @@ def test_python_users_get_the_same_checks_as_files():
 
 def test_keys_of_different_purposes_never_meet():
     """Rounds, clients, cohorts, partitions and compression each draw from their own keys."""
-    from fedcef import rng
+    from fedcef.core import rng
 
     keys = []
     for round_ in range(20):

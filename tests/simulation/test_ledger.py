@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedcef.compressors import RandK, TopK
-from fedcef.rng import round_key
+from fedcef.core.rng import round_key
 from fedcef.simulation.ledger import Column, Ledger
 from fedcef.wire import Dense, FrameKind, Nonzeros, Sparse, encode, frame_nbytes, frame_paper_nbytes
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from fedcef.errors import ProblemError
+from fedcef.core.errors import ProblemError
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
-from fedcef.runs.config import load_config
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import load_config
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.optimum import solve
 

@@ -3,11 +3,11 @@
 import pytest
 import typer
 
-from fedcef.commands import theory as command
-from fedcef.errors import ConfigError, RunError
-from fedcef.runs.config import load_config
+from fedcef.cli import theory as command
+from fedcef.core.errors import ConfigError, RunError
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import load_config
 from fedcef.theory import check
 
 SMALL = [

@@ -2,9 +2,9 @@
 
 import json
 
-from fedcef.runs.config import Config
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import run
+from fedcef.runs.loop import run
+from fedcef.runs.settings import Config
 from fedcef.trackers import tracked
 
 CONFIG = Config(

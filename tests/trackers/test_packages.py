@@ -105,5 +105,7 @@ def _read(file):
 
 def test_they_are_imported_only_when_asked_for(tmp_path):
     play(tmp_path / "run", {})
-    code = "import fedcef.cli, sys; sys.exit(any(name in sys.modules for name in ('mlflow', 'wandb', 'tensorboard')))"
+    code = (
+        "import fedcef.cli.main, sys; sys.exit(any(name in sys.modules for name in ('mlflow', 'wandb', 'tensorboard')))"
+    )
     assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", code) == 0

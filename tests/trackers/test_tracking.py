@@ -5,8 +5,9 @@ import tomllib
 
 import pytest
 
-from fedcef import cli, trackers
-from fedcef.errors import ConfigError, DivergedError
+from fedcef import trackers
+from fedcef.cli import main as cli
+from fedcef.core.errors import ConfigError, DivergedError
 from fedcef.trackers import Tracking, numbers, open_trackers, settings
 
 from .setting import CONFIG, Fake, play, records, summary

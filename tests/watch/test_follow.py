@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedcef.errors import RunError
+from fedcef.core.errors import RunError
 from fedcef.watch.follow import Followed
 from fedcef.watch.live import Watched
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from fedcef.watch.follow import Followed
-from fedcef.watch.frame import frame
+from fedcef.watch.screen import frame
 from fedcef.watch.words import duration, measure, size, sparkline
 
 from .setting import Growing

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from fedcef.errors import RunError
+from fedcef.core.errors import RunError
 from fedcef.watch import Site
 from fedcef.watch.site import HOST
 

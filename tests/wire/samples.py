@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fedcef import rng
+from fedcef.core import rng
 from fedcef.wire import (
     TABLES,
     Dense,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedcef import rng
-from fedcef.received import mean_of
+from fedcef.algorithms.received import mean_of
+from fedcef.core import rng
 from fedcef.wire import (
     Dense,
     Levels,

@@ -7,7 +7,7 @@ import struct
 import pytest
 import torch
 
-from fedcef.errors import FedcefError
+from fedcef.core.errors import FedcefError
 from fedcef.wire import Dense, FrameKind, Nonzeros, Payload, Seeded, Sparse, WireError, cast, decode, encode
 
 from .samples import every, frame, part, repaired

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcef import rng
+from fedcef.core import rng
 from fedcef.wire import (
     Dense,
     Frame,

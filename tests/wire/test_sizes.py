@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from fedcef import rng
+from fedcef.core import rng
 from fedcef.wire import (
     Dense,
     FrameKind,

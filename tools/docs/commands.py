@@ -4,7 +4,7 @@ import click
 import typer
 from mkdocs.structure.pages import Page
 
-from fedcef.cli import app
+from fedcef.cli.main import app
 
 PAGE = "api/command_line.md"
 

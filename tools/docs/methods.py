@@ -14,8 +14,8 @@ from anchors import HEADING, slug
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from fedcef.algorithm import Algorithm
 from fedcef.algorithms import ALGORITHMS
+from fedcef.algorithms.algorithm import Algorithm
 
 FOLDER = "methods"
 MODULES = {kind.__module__.rpartition(".")[2]: name for name, kind in ALGORITHMS.items()}

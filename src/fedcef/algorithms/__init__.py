@@ -1,6 +1,6 @@
 """One file per method.  To add one: its class in a file of its own, and a line here."""
 
-from fedcef.algorithm import Algorithm
+from fedcef.algorithms.algorithm import Algorithm
 from fedcef.algorithms.c_fedda import CFedDA
 from fedcef.algorithms.econtrol import EControl
 from fedcef.algorithms.ef14 import EF14

@@ -16,7 +16,7 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, Received, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.regularizers import Zero

@@ -18,7 +18,8 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 
-from fedcef.algorithm import Algorithm, Positive, Vector
+from fedcef.algorithms.algorithm import Algorithm, Vector
+from fedcef.core.ranges import Positive
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

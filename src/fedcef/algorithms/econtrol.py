@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, State, UnitInterval, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, State, Vector
 from fedcef.algorithms.ef21 import EF21
-from fedcef.rng import Key
+from fedcef.core.ranges import UnitInterval
+from fedcef.core.rng import Key
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

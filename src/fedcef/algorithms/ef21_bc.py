@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcef.algorithm import Fraction, Message, Received, State, Vector
+from fedcef.algorithms.algorithm import Message, Received, State, Vector
 from fedcef.algorithms.ef21 import EF21
 from fedcef.compressors import TopK
+from fedcef.core.ranges import Fraction
 from fedcef.wire import Nonzeros
 
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, Received, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.dual_averaging import DualAveraging
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.algorithms.splitting import SplittingMethod
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcef.algorithm import Message, Oracle, Received, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.smooth import SmoothMethod
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

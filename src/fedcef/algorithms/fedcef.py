@@ -27,10 +27,11 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, Fraction, Message, Oracle, Received, State, UnitInterval, Vector
+from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.compressors import Compressor, TopK
-from fedcef.rng import Key
+from fedcef.core.ranges import Fraction, UnitInterval
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

@@ -21,10 +21,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, Positive, Received, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import penalized_steps
 from fedcef.algorithms.smooth import SmoothMethod
-from fedcef.rng import Key
+from fedcef.core.ranges import Positive
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcef.algorithm import Algorithm, Message, Oracle, Received, State, Vector
-from fedcef.rng import Key
+from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import torch
 
-from fedcef.algorithm import Message, NonNegative, Oracle, State
+from fedcef.algorithms.algorithm import Message, Oracle, State
 from fedcef.algorithms.fedavg import FedAvg
 from fedcef.algorithms.local_steps import penalized_steps
-from fedcef.rng import Key
+from fedcef.core.ranges import NonNegative
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

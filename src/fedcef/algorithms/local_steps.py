@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from fedcef.algorithm import Oracle, Scalar, Vector
-from fedcef.fused import corrected_step
+from fedcef.algorithms.algorithm import Oracle, Vector
+from fedcef.core.ranges import Scalar
+from fedcef.optimizers.fused import corrected_step
 from fedcef.regularizers import Regularizer
 
 

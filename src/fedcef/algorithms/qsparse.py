@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Message, Oracle, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, State, Vector
 from fedcef.algorithms.fedavg import FedAvg
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

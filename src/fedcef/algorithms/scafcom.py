@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedcef.algorithm import Fraction, Message, Oracle, State, Vector
+from fedcef.algorithms.algorithm import Message, Oracle, State, Vector
 from fedcef.algorithms.compressed_control import CompressedControl
-from fedcef.rng import Key
+from fedcef.core.ranges import Fraction
+from fedcef.core.rng import Key
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcef.algorithm import Algorithm, Oracle, Vector
+from fedcef.algorithms.algorithm import Algorithm, Oracle, Vector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

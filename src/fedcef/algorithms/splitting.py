@@ -11,7 +11,8 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedcef.algorithm import Algorithm, Message, Positive, Received, State, Vector
+from fedcef.algorithms.algorithm import Algorithm, Message, Received, State, Vector
+from fedcef.core.ranges import Positive
 from fedcef.wire import Dense
 
 

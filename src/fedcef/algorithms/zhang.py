@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcef.algorithm import Algorithm, Message, Oracle, Received, State, Vector
+from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
 

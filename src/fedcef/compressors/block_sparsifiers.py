@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcef.compressors.blocks import norm, split
 from fedcef.compressors.sparsifiers import Sparsifier, largest
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Payload
 
 Length = Annotated[int, Field(ge=1)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedcef.layout import Layout
-from fedcef.rng import Key
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key
 from fedcef.wire import Dense, Payload
 
 

@@ -27,8 +27,8 @@ from torch import Tensor
 from fedcef.compressors.blocks import divided
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.orthonormal import orthonormal
-from fedcef.layout import Layout
-from fedcef.rng import Key, fold, normal
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key, fold, normal
 from fedcef.wire import LowRank, Payload
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedcef.compressors.compressor import Compressor
-from fedcef.rng import Key, uniform
+from fedcef.core.rng import Key, uniform
 from fedcef.wire import Dense, Payload, Powers
 
 

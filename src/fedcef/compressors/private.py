@@ -23,8 +23,8 @@ from torch import Tensor
 from fedcef.compressors.blocks import norm
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.sparsifiers import RandK
-from fedcef.layout import Layout
-from fedcef.rng import Key, fold, normal, subset
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key, fold, normal, subset
 from fedcef.wire import Payload
 
 NOISE = 12

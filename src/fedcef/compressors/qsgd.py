@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedcef.compressors.blocks import block_length, total
 from fedcef.compressors.random_rounding import RandomRounding
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Payload
 
 

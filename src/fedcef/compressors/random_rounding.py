@@ -20,7 +20,7 @@ from torch import Tensor
 from fedcef.compressors.blocks import Block, as_scales, best_multiple, divided, join, largest_size, split
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.levels import index_codes
-from fedcef.rng import Key, uniform
+from fedcef.core.rng import Key, uniform
 from fedcef.wire import TABLES, Dense, Levels, Payload
 
 

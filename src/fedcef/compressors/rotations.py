@@ -26,7 +26,7 @@ from torch import Tensor
 from fedcef.compressors.blocks import as_scales, best_multiple, divided, largest_size, split, total
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.levels import levels_at, nearest
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Levels, Payload, Rotated, rotate
 
 WORST = {1: 0.5, 2: 0.3063, 3: 0.0964, 4: 0.0275}

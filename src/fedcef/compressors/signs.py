@@ -16,7 +16,7 @@ from torch import Tensor
 from fedcef.compressors.blocks import Block, block_length, divided, join, largest_size, present, split, total
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.value_coders import coded
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Dense, LevelTables, Payload
 
 

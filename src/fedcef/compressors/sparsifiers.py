@@ -16,9 +16,9 @@ from torch import Tensor
 from fedcef.compressors.blocks import Block, largest_size
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.value_coders import EXACT, ValueCoder, coded, coding_error
-from fedcef.layout import Layout
-from fedcef.rng import Key, subset
-from fedcef.scan import running_count
+from fedcef.core.layout import Layout
+from fedcef.core.rng import Key, subset
+from fedcef.core.scan import running_count
 from fedcef.wire import Payload, Seeded, Sparse, Values
 
 Ratio = Annotated[float, Field(gt=0, le=1)]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedcef.compressors.blocks import block_length, present_count, total
 from fedcef.compressors.random_rounding import RandomRounding
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Payload
 
 

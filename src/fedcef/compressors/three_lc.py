@@ -26,7 +26,7 @@ from fedcef.compressors.blocks import (
 )
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.levels import index_codes
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Dense, Levels, Payload
 
 

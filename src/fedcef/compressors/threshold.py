@@ -16,7 +16,7 @@ from torch import Tensor
 from fedcef.compressors.blocks import divided, largest_size, total
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.value_coders import cast_to, coding_error
-from fedcef.rng import Key
+from fedcef.core.rng import Key
 from fedcef.wire import Nonzeros, Payload
 
 

@@ -4,14 +4,14 @@ A transport carries orders to clients (`Worker.handle`) and replies to the serve
 double, delay or damage them; see docs/reliability.md.
 """
 
-from fedcef.deployment.disk import Disk
+from fedcef.core.disk import Disk
+from fedcef.deployment.admission import Verdict
+from fedcef.deployment.client_problem import one_client, without_data
+from fedcef.deployment.client_store import Store
+from fedcef.deployment.coordinator import Coordinator
 from fedcef.deployment.identity import Roster, RunId
-from fedcef.deployment.reception import Verdict
-from fedcef.deployment.server import Coordinator
-from fedcef.deployment.shard import one_client, without_data
-from fedcef.deployment.store import Store
 from fedcef.deployment.worker import Worker
-from fedcef.runs.terms import Terms
+from fedcef.runs.deployment_settings import Terms
 
 __all__ = [
     "Coordinator",

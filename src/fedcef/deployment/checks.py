@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from fedcef.algorithm import Message
+from fedcef.algorithms.algorithm import Message
 from fedcef.wire import FrameKind, Relay, WireError, decode
 from fedcef.wire.payload import MODERATE
 

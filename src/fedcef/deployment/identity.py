@@ -9,9 +9,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedcef.deployment.disk import Disk
-from fedcef.errors import RunError
-from fedcef.runs.config import Config
+from fedcef.core.disk import Disk
+from fedcef.core.errors import RunError
+from fedcef.runs.settings import Config
 
 HALF = 8
 LOCAL = (

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedcef.deployment.books import Evaluate
+from fedcef.deployment.server_state import Evaluate
 from fedcef.problems.problem import Problem
-from fedcef.runs.config import Config
+from fedcef.runs.settings import Config
 from fedcef.simulation.evaluation import Evaluator
 
 

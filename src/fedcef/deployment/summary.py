@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedcef.deployment.method import Method
+from fedcef.deployment.protocol import Method
 from fedcef.runs.folder import Record
-from fedcef.runs.run import versions, what_ran
+from fedcef.runs.loop import versions, what_ran
 
 
 def summary_of(method: Method, last: Record, status: str = "finished") -> Record:

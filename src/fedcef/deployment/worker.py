@@ -17,18 +17,18 @@ from collections.abc import Callable
 
 import torch
 
-from fedcef.algorithm import State
+from fedcef.algorithms.algorithm import State
+from fedcef.core.errors import RunError
+from fedcef.core.precision import matrix_units
+from fedcef.core.threads import is_small, single_thread
+from fedcef.deployment.client_problem import gradients_of, oracle_of_round
+from fedcef.deployment.client_store import ClientState, Store
 from fedcef.deployment.identity import settings_digest
-from fedcef.deployment.method import Method, hash_of
-from fedcef.deployment.orders import Need, Order, Refusal, Result, Stamp, decode_order
-from fedcef.deployment.secret import OwnNoise
-from fedcef.deployment.shard import gradients_of, oracle_of_round
-from fedcef.deployment.store import ClientState, Store
-from fedcef.errors import RunError
-from fedcef.precision import matrix_units
+from fedcef.deployment.messages import Need, Order, Refusal, Result, Stamp, decode_order
+from fedcef.deployment.private_noise import OwnNoise
+from fedcef.deployment.protocol import Method, hash_of
 from fedcef.problems.problem import Problem
-from fedcef.runs.config import Config
-from fedcef.threads import is_small, single_thread
+from fedcef.runs.settings import Config
 from fedcef.wire import FrameKind, WireError, decode, encode
 
 Watcher = Callable[[str], None]

@@ -1,6 +1,6 @@
 """Federated lasso and logistic regression in the manner of scikit-learn (docs/python.md)."""
 
-from fedcef.api.extras import needed
+from fedcef.python.extras import needed
 
 needed("sklearn", "the estimators", "data")
 

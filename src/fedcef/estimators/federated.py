@@ -13,16 +13,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from fedcef.algorithm import Algorithm
 from fedcef.algorithms import ALGORITHMS
+from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Compressor, Identity
+from fedcef.core.parts import make
 from fedcef.estimators.clients import Array, rows_of_clients
 from fedcef.estimators.linear import Link, Table, linear_problem, smoothness
 from fedcef.estimators.scaling import Scaling
 from fedcef.estimators.solve import solve
-from fedcef.options import make
 from fedcef.problems.problem import Problem
-from fedcef.simulation.history import History
+from fedcef.python.history import History
 from fedcef.wire import Dense, frame_nbytes
 
 Named = str | Mapping[str, Any]

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedcef.problems.oracles import Batches, GradientOracle
+from fedcef.core.rng import Key
+from fedcef.oracles.oracle import Batches, GradientOracle
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import Regularizer, Step, soft_threshold
-from fedcef.rng import Key
 
 WASTE = 4  # rows of weight 0 may make the table so many times longer; then clients are computed one by one
 

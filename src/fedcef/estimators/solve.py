@@ -15,12 +15,12 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, State
+from fedcef.algorithms.algorithm import Algorithm, State
 from fedcef.estimators.linear import LinearOracle, Link
 from fedcef.problems.problem import Problem
-from fedcef.simulation.engine import Simulation
+from fedcef.python.history import Measures
 from fedcef.simulation.evaluation import Evaluator
-from fedcef.simulation.history import Measures
+from fedcef.simulation.simulation import Simulation
 
 EVERY = 10  # rounds between looks
 PROGRESS = 0.99  # a look is progress if the gradient mapping is so much of the smallest one

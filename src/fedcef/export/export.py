@@ -7,13 +7,13 @@ from pathlib import Path
 
 from torch import nn
 
-from fedcef.errors import RunError
+from fedcef.core.errors import RunError
+from fedcef.core.parts import choose
 from fedcef.export.chain import NotAChainError
 from fedcef.export.formats import FORMATS
 from fedcef.export.gain import BATCHES, TOLERANCE, Size, latencies
 from fedcef.export.shrink import count, shrink
 from fedcef.export.trained import Trained, largest_difference, load_trained
-from fedcef.options import choose
 from fedcef.runs.folder import write_atomically
 
 _EXAMPLES = 64  # inputs on which outputs are compared

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 import fedcef
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.export.chain import NotAChainError, Step, chain
 
 

@@ -9,7 +9,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from fedcef.threads import single_thread
+from fedcef.core.threads import single_thread
 
 BATCHES = (1, 64)
 TOLERANCE = 1e-5

@@ -10,11 +10,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedcef import rng
-from fedcef.errors import RunError
+from fedcef.core import rng
+from fedcef.core.errors import RunError
 from fedcef.problems.catalog import seeded_model
-from fedcef.runs.config import Config, load_config
 from fedcef.runs.folder import RunFolder
+from fedcef.runs.settings import Config, load_config
 
 INPUTS: dict[str, tuple[tuple[int, ...], int]] = {
     "digits": ((1, 8, 8), 10),

@@ -21,6 +21,6 @@ def who(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    from fedcef.flower.work import handle
+    from fedcef.flower.run_client import handle
 
     return Message(with_bytes(handle(bytes_of(message), context.run_config, context.node_config)), reply_to=message)

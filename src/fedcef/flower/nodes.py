@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from flwr.app import MessageType, RecordDict
 
+from fedcef.core.errors import RunError
 from fedcef.deployment import Coordinator
-from fedcef.errors import RunError
 from fedcef.flower.mail import Grid, Mail, NodeInfo, Returned, Sent
 from fedcef.flower.records import number_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedcef.errors import FedcefError
-from fedcef.flower.serve import serve
-from fedcef.terminal import say
+from fedcef.cli.terminal import say
+from fedcef.core.errors import FedcefError
+from fedcef.flower.run_server import serve
 
 app = ServerApp()
 

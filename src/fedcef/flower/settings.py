@@ -21,17 +21,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedcef.runs.config import Config
+    from fedcef.runs.settings import Config
 
 Values = Mapping[str, bool | float | int | str]
 
 
 def experiment(run_config: Values, node_config: Values | None = None) -> Config:
     """The settings of a run; a node's own changes come last."""
-    from fedcef.runs.config import load_config
+    from fedcef.runs.settings import load_config
 
     changes = _text(run_config, "set"), _text(node_config or {}, "set")
     return load_config(_file(_text(run_config, "experiment")), [change for line in changes for change in _split(line)])
@@ -64,7 +64,7 @@ def resumed(run_config: Values) -> Path | None:
 
 def run_folder(run_config: Values, name: str) -> Path:
     """The folder of a new run."""
-    from fedcef.runs.run import next_folder
+    from fedcef.runs.loop import next_folder
 
     given = _text(run_config, "out")
     return Path(given).expanduser().absolute() if given else next_folder(Path("runs").absolute(), name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef import rng
+from fedcef.core import rng
 
 
 @dataclass(frozen=True)

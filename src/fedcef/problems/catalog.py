@@ -10,19 +10,18 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from fedcef import rng
-from fedcef.errors import ConfigError
-from fedcef.options import choose, unknown_key
+from fedcef.core import rng
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import choose, unknown_key
+from fedcef.core.ranges import Count
 from fedcef.problems.augment import AUGMENTATIONS
-from fedcef.problems.datasets import DATASETS, load
+from fedcef.problems.data.datasets import DATASETS, load
+from fedcef.problems.data.partitions import partition
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.models import MODELS
-from fedcef.problems.partitions import partition
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import Zero
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class ProblemSource(ABC):

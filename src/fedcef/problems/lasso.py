@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fedcef import rng
+from fedcef.core import rng
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Regularizer
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fedcef import rng
+from fedcef.core import rng
 from fedcef.problems.lasso import half_mean_square
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Regularizer

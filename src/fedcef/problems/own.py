@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcef.errors import ConfigError, FedcefError
+from fedcef.core.errors import ConfigError, FedcefError
 from fedcef.problems.problem import Problem
 
 Clients = tuple[int, ...] | None

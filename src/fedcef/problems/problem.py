@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedcef.errors import ProblemError
-from fedcef.layout import Layout
+from fedcef.core.errors import ProblemError
+from fedcef.core.layout import Layout
 from fedcef.problems.augment import CropFlip
 from fedcef.regularizers import Regularizer, Zero
 

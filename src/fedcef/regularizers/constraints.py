@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef.errors import ConfigError
-from fedcef.regularizers.regularizer import Positive, Regularizer, Step
+from fedcef.core.errors import ConfigError
+from fedcef.core.ranges import Positive
+from fedcef.regularizers.regularizer import Regularizer, Step
 
 
 class Constraint(Regularizer, ABC):

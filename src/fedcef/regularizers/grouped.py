@@ -15,10 +15,11 @@ from typing import Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from fedcef.errors import ConfigError
-from fedcef.layout import Layout
+from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
+from fedcef.core.ranges import Count, NonNegative
 from fedcef.regularizers.norms import length, shrinkage
-from fedcef.regularizers.regularizer import Count, NonNegative, Regularizer, Step, check_stretches, soft_threshold
+from fedcef.regularizers.regularizer import Regularizer, Step, check_stretches, soft_threshold
 
 
 class Block(NamedTuple):

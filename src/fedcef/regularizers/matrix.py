@@ -16,10 +16,11 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from fedcef.errors import ConfigError
-from fedcef.layout import Layout
+from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
+from fedcef.core.ranges import NonNegative, Positive
 from fedcef.regularizers.constraints import Constraint, indicator, slack, to_simplex
-from fedcef.regularizers.regularizer import NonNegative, Positive, Regularizer, Step, check_stretches
+from fedcef.regularizers.regularizer import Regularizer, Step, check_stretches
 
 
 class Matrix(NamedTuple):

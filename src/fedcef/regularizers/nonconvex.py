@@ -14,8 +14,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedcef.errors import ConfigError
-from fedcef.regularizers.regularizer import NonNegative, Positive, Regularizer, Step, soft_threshold
+from fedcef.core.errors import ConfigError
+from fedcef.core.ranges import NonNegative, Positive
+from fedcef.regularizers.regularizer import Regularizer, Step, soft_threshold
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedcef.core.ranges import NonNegative
 from fedcef.regularizers.constraints import simplex_shift
-from fedcef.regularizers.regularizer import NonNegative, Regularizer, Step
+from fedcef.regularizers.regularizer import Regularizer, Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedcef.errors import ConfigError
-from fedcef.layout import Layout
+from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
+from fedcef.core.ranges import Count, NonNegative
 from fedcef.regularizers.chain import solve_chains
-from fedcef.regularizers.regularizer import Count, NonNegative, Regularizer, Step, soft_threshold, unless_still
+from fedcef.regularizers.regularizer import Regularizer, Step, soft_threshold, unless_still
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,21 +6,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from fedcef.errors import ConfigError
-from fedcef.layout import Layout
+from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
 
 Step = float | Tensor
 """The length of a proximal step: a number, or a tensor that broadcasts over the clients' axes (its last axis is 1)."""
-
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class Regularizer(ABC):

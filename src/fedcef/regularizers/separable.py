@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef.regularizers.regularizer import NonNegative, Regularizer, Step, soft_threshold
+from fedcef.core.ranges import NonNegative
+from fedcef.regularizers.regularizer import Regularizer, Step, soft_threshold
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,17 +6,17 @@ Everything here is read from run folders; nothing here knows the simulator.
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedcef.errors import RunError
-from fedcef.report.figure import figure
-from fedcef.report.figures import figures
-from fedcef.report.frontier import Frontier, frontier, frontier_table, write_csv
-from fedcef.report.frontier_figure import frontier_figure
-from fedcef.report.frontier_page import frontier_page
-from fedcef.report.page import page
-from fedcef.report.paper import paper
-from fedcef.report.records import RunRecord, find_runs, load_runs
-from fedcef.report.table import table
-from fedcef.report.tradeoff import tradeoff
+from fedcef.core.errors import RunError
+from fedcef.report.data.frontier import Frontier, frontier, frontier_table, write_csv
+from fedcef.report.data.records import RunRecord, find_runs, load_runs
+from fedcef.report.data.table import table
+from fedcef.report.figures.figure import figure
+from fedcef.report.figures.figures import figures
+from fedcef.report.figures.frontier_figure import frontier_figure
+from fedcef.report.figures.paper import paper
+from fedcef.report.figures.tradeoff import tradeoff
+from fedcef.report.page.frontier_page import frontier_page
+from fedcef.report.page.page import page
 
 __all__ = [
     "Frontier",

@@ -17,18 +17,18 @@ from typing import Any
 
 import torch
 
-from fedcef import rng
-from fedcef.algorithm import Message
-from fedcef.precision import matrix_units
+from fedcef.algorithms.algorithm import Message
+from fedcef.core import rng
+from fedcef.core.precision import matrix_units
+from fedcef.core.rng import round_key
+from fedcef.core.schedules import in_round
+from fedcef.core.threads import single_thread
 from fedcef.problems.problem import Problem
-from fedcef.rng import round_key
 from fedcef.runs.folder import RunFolder, write_atomically
-from fedcef.schedules import in_round
-from fedcef.simulation.engine import Simulation
-from fedcef.threads import single_thread
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import FrameKind, Payload, Relay, Seeded, Sparse, WireError, decode, encode
 from fedcef.wire.payload import COUNT, HEAD
-from fedcef.wire.values import as_values
+from fedcef.wire.values.values import as_values
 
 MOST_CLASSES = 100  # beyond this a histogram of classes says little
 

@@ -25,8 +25,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedcef.errors import RunError
-from fedcef.simulation.engine import Simulation
+from fedcef.core.errors import RunError
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Frame, FrameKind, WireError, encode, read_frames
 
 Record = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.compressors.sparsifiers import Sparsifier
-from fedcef.errors import ConfigError
-from fedcef.options import choose
-from fedcef.runs.config import Config, Variant
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import choose
+from fedcef.runs.settings import Config, Variant
 
 RATIOS = (0.1, 0.03, 0.01)
 VALUES = ("native", "uniform4", "log3")

@@ -12,10 +12,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from fedcef.errors import ConfigError, DivergedError, FedcefError, RunError
-from fedcef.runs.config import Config, Variant, load_config, parse_change
+from fedcef.core.errors import ConfigError, DivergedError, FedcefError, RunError
 from fedcef.runs.folder import RunFolder, write_atomically
-from fedcef.runs.run import Watcher, run
+from fedcef.runs.loop import Watcher, run
+from fedcef.runs.settings import Config, Variant, load_config, parse_change
 
 Status = Literal["new", "interrupted", "finished", "diverged", "failed"]
 Swept = dict[str, list[Any]]

@@ -12,9 +12,9 @@ from threading import Thread
 
 import torch
 
+from fedcef.core.threads import cores
 from fedcef.runs.folder import Record
 from fedcef.runs.sweep import Outcome, Planned, attempt
-from fedcef.threads import cores
 
 
 def side_by_side(runs: Iterable[Planned], jobs: int, note: Callable[[str], None]) -> Generator[Outcome, None, None]:

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fedcef.algorithm import Algorithm, Message, State
+from fedcef.algorithms.algorithm import Algorithm, Message, State
 from fedcef.algorithms.fedcef import FedCEF
+from fedcef.algorithms.received import Received
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.sparsifiers import Sparsifier
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
+from fedcef.core.rng import round_key
 from fedcef.problems.problem import Problem
-from fedcef.received import Received
-from fedcef.rng import round_key
 from fedcef.simulation.capture import put, take
 from fedcef.wire import frame_nbytes
 
 if TYPE_CHECKING:
-    from fedcef.simulation.engine import Simulation
+    from fedcef.simulation.simulation import Simulation
 
 STEPS = range(-8, 9)  # ratios from 1/16 of the configured ones to 16 times them
 RESERVE = 1.1  # what is kept for each later round, in costs of the lowest level

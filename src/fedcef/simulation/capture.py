@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fedcef.algorithm import Message, State
+from fedcef.algorithms.algorithm import Message, State
 
 if TYPE_CHECKING:
-    from fedcef.simulation.engine import Simulation
+    from fedcef.simulation.simulation import Simulation
 
 PARTS = ("replica", "server", "clients", "ledger")
 

@@ -8,9 +8,9 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from fedcef.precision import Precision, matrix_units
+from fedcef.core.precision import Precision, matrix_units
+from fedcef.core.threads import is_small, single_thread
 from fedcef.problems.problem import Problem, Samples, Weighting
-from fedcef.threads import is_small, single_thread
 
 _CHUNK = 1000  # samples in one forward pass
 

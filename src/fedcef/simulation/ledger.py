@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from fedcef.algorithm import Message, State
+from fedcef.algorithms.algorithm import Message, State
 from fedcef.wire import Dense, frame_nbytes, frame_paper_nbytes
 
 

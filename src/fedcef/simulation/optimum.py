@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedcef.errors import ProblemError
+from fedcef.core.errors import ProblemError
 from fedcef.problems.problem import Problem, Weighting
 from fedcef.simulation.evaluation import Evaluator
 

@@ -11,10 +11,10 @@ from statistics import fmean
 from safetensors.torch import load_file
 
 from fedcef.algorithms import FedCEF
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.problems.problem import Problem
-from fedcef.runs.config import Config, load_config
 from fedcef.runs.folder import Record, RunFolder
+from fedcef.runs.settings import Config, load_config
 from fedcef.theory.conditions import Condition, premises, step_sizes
 from fedcef.theory.estimates import Curvature, Losses, minibatch_variance
 from fedcef.theory.theorem import Bound, Setting, Start, bound

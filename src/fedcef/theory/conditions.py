@@ -9,7 +9,7 @@ from torch import nn
 
 from fedcef.algorithms import FedCEF
 from fedcef.problems.problem import Problem
-from fedcef.runs.config import Config
+from fedcef.runs.settings import Config
 from fedcef.theory.theorem import Setting
 
 _KINKED = (nn.ReLU, nn.LeakyReLU, nn.MaxPool2d)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef import rng
-from fedcef.problems.oracles import Batches, make_oracle
+from fedcef.core import rng
+from fedcef.oracles.oracle import Batches, make_oracle
 from fedcef.problems.problem import Problem
 
 _BATCHES = 16  # minibatches of every client, from which their variance is estimated

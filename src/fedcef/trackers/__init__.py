@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedcef.errors import ConfigError
+from fedcef.core.errors import ConfigError
 from fedcef.trackers.mlflow import MLflow
 from fedcef.trackers.tensorboard import TensorBoard
 from fedcef.trackers.tracker import Tracker, numbers, settings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedcef.report.records import number
+from fedcef.report.data.records import number
 
 
 class Tracker(Protocol):

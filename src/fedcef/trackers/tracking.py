@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedcef.errors import DivergedError
+from fedcef.core.errors import DivergedError
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.run import Watcher
+from fedcef.runs.loop import Watcher
 from fedcef.trackers.tracker import Tracker
 
 

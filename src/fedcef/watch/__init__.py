@@ -5,8 +5,8 @@ just as well.  Nothing here writes into them.
 """
 
 from fedcef.watch.follow import Followed
-from fedcef.watch.frame import frame
 from fedcef.watch.live import Watched, follow
+from fedcef.watch.screen import frame
 from fedcef.watch.site import Site
 
 __all__ = ["Followed", "Site", "Watched", "follow", "frame"]

@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from fedcef.errors import RunError
+from fedcef.core.errors import RunError
 from fedcef.report import find_runs
-from fedcef.report.records import number
+from fedcef.report.data.records import number
 from fedcef.runs.folder import Record, RunFolder
 from fedcef.watch.lines import Lines
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from fedcef.watch.follow import Followed, Listener, find_followed, modified
-from fedcef.watch.frame import frame
+from fedcef.watch.screen import frame
 
 EVERY_S = 0.5  # between looks at the folders
 GRACE_S = 15.0  # a sweep whose runs are all over may be about to begin another

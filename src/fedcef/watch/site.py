@@ -21,8 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 
-from fedcef.errors import FedcefError, RunError
-from fedcef.report import load_runs, page
+from fedcef.core.errors import FedcefError, RunError
+from fedcef.report import load_runs
+from fedcef.report.page.page import page
 from fedcef.watch.live import Watched
 
 HOST = "127.0.0.1"

@@ -1,6 +1,6 @@
 """The one error of the wire format."""
 
-from fedcef.errors import FedcefError
+from fedcef.core.errors import FedcefError
 
 
 class WireError(FedcefError):

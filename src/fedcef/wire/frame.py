@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedcef.wire.errors import WireError
-from fedcef.wire.forms import read_payload
+from fedcef.wire.forms.registry import read_payload
 from fedcef.wire.payload import Payload
 from fedcef.wire.reader import Reader
 

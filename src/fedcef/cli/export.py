@@ -1,0 +1,56 @@
+"""fedcef export: a run's model as a file for elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from fedcef.cli.terminal import console, say, tell
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(export)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    format: Annotated[str, typer.Option("--format", "-f", help="safetensors, torch or onnx.")] = "safetensors",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; by default export.* in the run folder.")
+    ] = None,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Whether zero filters and neurons are taken out.")
+    ] = True,
+) -> None:
+    """Write the trained model as a file for elsewhere, without its zero filters and neurons."""
+    from fedcef.export import export as write
+    from fedcef.export.gain import BATCHES
+
+    done = write(run, format, out, shrinks=shrink)
+    if done.note:
+        say(done.note, "yellow")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("")
+    for title in ("whole", "shrunk", "ratio") if done.shrunk else ("whole",):
+        table.add_column(title, justify="right")
+
+    def row(name: str, whole: float, shrunk: float, text: str) -> None:
+        cells = [text.format(whole), text.format(shrunk), f"{whole / shrunk:.2f}×"]
+        table.add_row(name, *cells[: len(table.columns) - 1])
+
+    after = done.shrunk or done.whole
+    row("parameters", done.whole.parameters, after.parameters, "{:,}")
+    row("file, bytes", done.whole.file_bytes, after.file_bytes, "{:,}")
+    for batch, whole, shrunk in zip(BATCHES, done.whole.latency_s, after.latency_s, strict=True):
+        row(f"latency of a batch of {batch}, ms", 1e3 * whole, 1e3 * shrunk, "{:.3f}")
+    console.print(table)
+    if done.shrunk and done.shrunk.parameters == done.whole.parameters:
+        tell("No filter or neuron could be taken out; regularizer.name=group_lasso is what makes whole ones zero.")
+    if done.shrunk:
+        tell(f"Largest difference of outputs on random inputs: {done.difference:.1e} of the largest output.")
+    tell("Latency: median on one CPU thread, torch without compilation.")
+    tell(f"Wrote {done.path}")

@@ -1,0 +1,60 @@
+"""fedcef report: one page about several runs, and its curves as figures."""
+
+from __future__ import annotations
+
+import webbrowser
+from math import inf
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcef.cli.terminal import say, show_table, tell
+from fedcef.core.errors import ConfigError
+
+AXES = {"wire": "wire_bytes", "paper": "paper_bytes", "rounds": "round", "wall": "wall_s", "network": "network_s"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(report)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="A folder for the curves as PNG, PDF and SVG, one column wide.")
+    ] = None,
+    against: Annotated[
+        str, typer.Option("--against", help="What the figures are drawn against: wire, paper, rounds, wall or network.")
+    ] = "wire",
+    uplink: Annotated[float, typer.Option("--uplink", help="Mbit/s of a client's simulated uplink.")] = 1.0,
+    downlink: Annotated[float, typer.Option("--downlink", help="Mbit/s of its downlink.")] = 10.0,
+    latency: Annotated[float, typer.Option("--latency", help="Milliseconds a round waits for the network.")] = 50.0,
+    open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+) -> None:
+    """Write one page that compares runs; it needs no network and no other file."""
+    from fedcef.report import find_runs, load_runs
+    from fedcef.report.data.link_time import Network
+    from fedcef.report.figures.figures import figures as draw
+    from fedcef.report.page.page import page
+
+    if against not in AXES:
+        raise ConfigError(f"--against is {against!r}; it must be one of {', '.join(AXES)}.")
+    if not (0 < uplink < inf and 0 < downlink < inf and 0 <= latency < inf):
+        raise ConfigError("--uplink and --downlink must be numbers above 0 Mbit/s, and --latency at least 0 ms.")
+    found = {path: find_runs(path) for path in runs}
+    for path, inside in found.items():
+        if not inside:
+            raise ConfigError(f"{path} holds no runs; give folders that `fedcef run` or `fedcef compare` wrote.")
+    folders = [folder for inside in found.values() for folder in inside]
+    network = Network(uplink, downlink, latency)
+    records = load_runs(folders)
+    show_table(folders)
+    page(records, out, network=network)
+    tell(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    if figures is not None:
+        for path in draw(records, figures, AXES[against], network):
+            tell(f"Wrote {path}")
+    if open_ and not webbrowser.open(out.resolve().as_uri()):
+        say(f"There is no browser to show it here; open {out.resolve()} where there is one.", "yellow")

@@ -1,0 +1,62 @@
+"""fedcef watch: runs while they go on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcef.cli.terminal import console, say, tell
+from fedcef.core.errors import ConfigError
+
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(watch)
+
+
+def watch(
+    run: Annotated[Path, typer.Argument(help="A run folder, or a folder that holds run folders.")],
+    once: Annotated[bool, typer.Option("--once", help="Print what there is now, and end.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Also serve the report to this machine's browser, until Ctrl-C.")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="With --serve: the port; by default a free one.")
+    ] = None,
+    track: Track = None,
+) -> None:
+    """Follow runs while they go on, in the terminal or in a browser; ends with them, or on Ctrl-C."""
+    from fedcef.trackers import Tracking, open_trackers
+    from fedcef.watch import Site, Watched, follow
+    from fedcef.watch.screen import frame
+
+    if once and serve:
+        raise ConfigError("--once ends at once and --serve does not; give one of them.")
+    if port is not None and not serve:
+        raise ConfigError("--port is for --serve; add --serve, or leave it away.")
+    open_trackers(track or [])  # a missing package is told before anything is shown
+
+    def listener(folder: Path) -> Tracking | None:
+        return Tracking(open_trackers(track), folder, lambda sentence: say(sentence, "yellow")) if track else None
+
+    watched = Watched(run, listener)
+    try:
+        if once:
+            console.print(frame(watched.runs))
+        elif serve:
+            with Site(run).served(port or 0) as address:
+                tell(f"Serving at {address} until Ctrl-C")
+                follow(watched, console, forever=True)
+        else:
+            follow(watched, console)
+    except KeyboardInterrupt:
+        sys.exit(0 if watched.over else 130)
+    finally:
+        watched.close()

@@ -1,0 +1,130 @@
+"""A client's own state on its own disk: what the server is known to have, and what it may have.
+
+    committed   the state after the last message that the server accepted
+    pending     the state that will be committed if the server accepted the last message that was sent
+    replica     as far as this client has followed the log
+    reply       the last message, to be sent again if it is asked for again
+
+One save writes all four, whole, into the older of two slots.  So a kill at any moment leaves the last save or the one
+before it, and if the last one is damaged later, the one before it often still does.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcef.algorithms.algorithm import State
+from fedcef.core.disk import Disk
+from fedcef.deployment.identity import RunId
+from fedcef.deployment.messages import Stamp
+from fedcef.wire.checkpoint import DamagedError, header_of, read, seal, unseal
+
+_PARTS = ("replica", "committed", "pending")
+
+
+@dataclass(frozen=True, eq=False)
+class ClientState:
+    round: int  # rounds that the replica has seen; the last message is of this round
+    replica: State
+    base: Stamp | None  # of `committed`
+    committed: State
+    stamp: Stamp  # of `pending`
+    pending: State
+    reply: bytes
+
+
+class Store:
+    """The states of one client, by run: an order of an old run that comes late does not touch the new one's."""
+
+    def __init__(self, folder: Path, client: int, disk: Disk | None = None) -> None:
+        self.folder, self.client = folder, client
+        self.damaged: list[str] = []
+        """What was wrong with slots that could not be used, for whoever reports it."""
+        self._disk = disk or Disk()
+        self._last: dict[str, tuple[int, ClientState]] = {}  # the newest state of a run, by number of the save
+
+    def load(self, run: RunId) -> ClientState | None:
+        """The newest valid state of a run."""
+        if str(run) not in self._last:
+            paths = sorted((self._slot(run, slot) for slot in (0, 1)), key=self._number, reverse=True)
+            found = next((save for path in paths if (save := self._read(run, path)) is not None), None)
+            if found is None:
+                return None
+            self._last[str(run)] = found
+        return self._last[str(run)][1]
+
+    def forget(self) -> None:
+        """Read the disk next time: another process may have worked for this client."""
+        self._last = {}
+
+    def save(self, run: RunId, state: ClientState) -> None:
+        """Make a state durable; if that fails, the last one is still there."""
+        before = self._last.get(str(run))
+        number = before[0] + 1 if before else 0
+        header = {
+            "run": str(run),
+            "client": self.client,
+            "save": number,
+            "round": state.round,
+            "base": unstamped(state.base),
+            "stamp": unstamped(state.stamp),
+        }
+        tensors = {f"{part}/{name}": v for part in _PARTS for name, v in getattr(state, part).items()}
+        reply = torch.frombuffer(bytearray(state.reply), dtype=torch.uint8)
+        self._disk.replace(self._slot(run, number % 2), seal(header, {**tensors, "reply": reply}))
+        self._last = {str(run): (number, state)}
+
+    def other_runs(self, run: RunId) -> bool:
+        """Whether there are states of other runs."""
+        return any(not path.name.startswith(str(run)) for path in self.folder.glob("*.state"))
+
+    def _slot(self, run: RunId, slot: int) -> Path:
+        return self.folder / f"{run}-{slot}.state"
+
+    def _number(self, path: Path) -> int:
+        """Of the save in a slot; -1 for none.  What cannot be read comes first, and is told."""
+        try:
+            return int(header_of(path)["save"]) if path.exists() else -1
+        except (DamagedError, OSError):
+            return sys.maxsize
+
+    def _read(self, run: RunId, path: Path) -> tuple[int, ClientState] | None:
+        if not path.exists():
+            return None
+        try:
+            header, tensors = unseal(read(path))
+            if header["run"] != str(run) or header["client"] != self.client:
+                raise DamagedError(f"It is the state of client {header['client']} of run {header['run']}.")
+            state = ClientState(
+                round=header["round"],
+                replica=_part("replica", tensors),
+                base=stamped(header["base"]),
+                committed=_part("committed", tensors),
+                stamp=Stamp(header["stamp"][0], bytes.fromhex(header["stamp"][1])),
+                pending=_part("pending", tensors),
+                reply=bytes(tensors["reply"].numpy()),
+            )
+        except (DamagedError, OSError, KeyError) as error:
+            self.damaged.append(f"{path} cannot be used: {error}")
+            return None
+        return header["save"], state
+
+
+def unstamped(stamp: Stamp | None) -> list[int | str] | None:
+    """A stamp for a JSON file."""
+    return None if stamp is None else [stamp.round, stamp.digest.hex()]
+
+
+def stamped(value: list[Any] | None) -> Stamp | None:
+    return None if value is None else Stamp(value[0], bytes.fromhex(value[1]))
+
+
+def _part(part: str, tensors: dict[str, Tensor]) -> State:
+    prefix = f"{part}/"
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

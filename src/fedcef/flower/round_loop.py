@@ -1,0 +1,138 @@
+"""The round loop: orders out and replies in over Flower's grid, until the run is over.
+
+Replies are handled as they come.  Flower's grid is polled: often while replies come in, less often while none do.
+Nodes may come and go at any time; one that comes back in the middle of a round gets its order again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from flwr.app import MessageType
+
+from fedcef.core.errors import RunError
+from fedcef.deployment import Coordinator
+from fedcef.flower.mail import Grid, Mail, Returned, Sent
+from fedcef.flower.nodes import Nodes
+from fedcef.flower.records import bytes_of, with_bytes
+from fedcef.runs.folder import Record
+
+SHORTEST_S, LONGEST_S = 0.01, 0.2
+"""Between two looks for replies; within these, a twentieth of the time since anything came or went."""
+LOOK_S = 3.0
+"""Between looks at who is there."""
+STALE = 3.0
+"""Flower keeps an order for so many deadlines, so that a late reply can still be counted as such."""
+
+
+class Stopped(Exception):
+    """Somebody asked the server to stop."""
+
+
+class Drive:
+    def __init__(
+        self,
+        grid: Grid,
+        server: Coordinator,
+        *,
+        watch: Callable[[Record], None] = lambda record: None,
+        tell: Callable[[str], None] = lambda sentence: None,
+        stopped: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._server, self._watch, self._tell = server, watch, tell
+        self._stopped, self._clock, self._sleep = stopped, clock, sleep
+        self._mail = Mail(grid)
+        self._nodes = Nodes(grid, self._mail, server, tell)
+        self._looked_at, self._quiet_since = float("-inf"), clock()
+
+    def to_the_end(self) -> Record:
+        """All rounds that are left; returns the summary."""
+        if not self._server.finished:
+            self._wait_for_clients(self._server.config.num_clients, self._server.terms.patience_s)
+        while not self._server.finished:
+            self._watch(self._round())
+        return self._server.finish()
+
+    def _round(self) -> Record:
+        """One round, in as many attempts as it takes."""
+        unusable = 0
+        while True:
+            self._wait_for_clients(self._server.needed)
+            self._look()
+            for client, order in self._server.start_round(self._clock(), self._nodes.connected()).items():
+                self._send(client, order)
+            while not self._server.can_close(self._clock()) and not self._server.stalled(self._clock()):
+                self._step()
+            if self._server.can_close(self._clock()):
+                record = self._server.close_round(self._clock())
+                if record is not None:
+                    return record
+                unusable += 1
+                if unusable > self._server.terms.retries:
+                    raise RunError(
+                        f"Round {self._server.round} could not end in {unusable} attempts; see refused.jsonl."
+                    )
+            else:
+                self._tell(f"Round {self._server.round} has too few replies; it is tried again.")
+
+    def _wait_for_clients(self, wanted: int, patience_s: float = float("inf")) -> None:
+        """Until so many clients are there, or enough and the patience is over."""
+        since, told = self._clock(), -1
+        self._look()
+        while (found := len(self._nodes.connected())) < wanted:
+            patient = self._clock() - since < patience_s
+            if not patient and found >= self._server.needed:
+                return
+            if found != told:
+                told = found
+                self._tell(f"{found} of {wanted} clients are there; waiting for the others.")
+            self._step()
+
+    def _step(self) -> None:
+        """Handle what has come, or wait a little."""
+        if self._stopped():
+            raise Stopped
+        if self._clock() - self._looked_at >= LOOK_S:
+            self._look()
+        back = self._mail.returned()
+        for one in back:
+            self._take(one)
+        if back:
+            self._quiet_since = self._clock()
+        else:
+            self._sleep(min(max((self._clock() - self._quiet_since) / 20, SHORTEST_S), LONGEST_S))
+
+    def _look(self) -> None:
+        self._looked_at = self._clock()
+        self._nodes.look(self._looked_at)
+
+    def _take(self, back: Returned) -> None:
+        if back.sent.kind == MessageType.QUERY:
+            client = self._nodes.answered(back, self._clock())
+            order = None if client is None else self._server.repeat(client)
+        else:
+            client, order = self._reply(back)
+        if client is not None and order is not None:
+            self._send(client, order)
+
+    def _reply(self, back: Returned) -> tuple[int | None, bytes | None]:
+        """The client of a reply, and the order to send it now, if any."""
+        identity = self._nodes.identity(back.sent.node)
+        if back.message is not None:
+            verdict = self._server.receive(identity, bytes_of(back.message))
+        elif self._server.open is not None and back.sent.round == self._server.round:
+            self._tell(f"{identity} failed in round {back.sent.round}: {back.why}")
+            verdict = self._server.failed(identity, back.why)
+        else:
+            return None, None
+        return self._server.books.roster.number(identity), verdict.order
+
+    def _send(self, client: int, order: bytes) -> None:
+        node = self._nodes.node(client)
+        if node is not None:  # otherwise it gets the order when it comes back
+            sent = Sent(MessageType.TRAIN, node, self._server.round)
+            self._mail.send(sent, with_bytes(order), STALE * self._server.terms.deadline_s)
+            self._quiet_since = self._clock()

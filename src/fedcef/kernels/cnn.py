@@ -1,0 +1,281 @@
+"""The gradients of all clients' copies of a convolutional network at once, one launch per layer.
+
+Forward and backward pass are written out.  Activations are (N, B, H, W, C) of clients, batch, rows, columns and
+channels, in the type that the products take; every sum is in float32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import torch
+from torch import Tensor, fx, nn
+
+from fedcef.core.layout import Layout
+from fedcef.kernels.conv import conv, conv_pool_relu
+from fedcef.kernels.order import cast, collect, taps_first
+from fedcef.kernels.pool import patches, pool_relu_backward
+from fedcef.kernels.weights import conv_weight_gradient
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+CHAIN = re.compile("(CP?R)+F(LR)*L")  # convolution, pool, ReLU; flatten; linear, ReLU
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or a linear layer, with the pool that follows it; all but the last end in a ReLU."""
+
+    weight: slice  # of the flat vector
+    bias: slice
+    shape: tuple[int, ...]  # of the weight: (out, in, 3, 3) or (out, in)
+    pool: bool
+    last: bool
+    after_pool: bool
+
+    @property
+    def convolves(self) -> bool:
+        return len(self.shape) == 4
+
+    @property
+    def narrow(self) -> bool:
+        """A linear layer too thin for the kernels, and for its time to matter: it is done in float32."""
+        return not self.convolves and any(n % 16 for n in self.shape)
+
+    def of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight (N, *shape) and bias (N, out) as views of x (N, p)."""
+        return x[:, self.weight].view(len(x), *self.shape), x[:, self.bias]
+
+
+@dataclass
+class Record:
+    """What a layer's forward pass leaves for its backward pass."""
+
+    layer: Layer
+    input: Tensor
+    weight: Tensor  # as the products take it
+    image: tuple[int, ...] = ()  # (C, H, W) of what was flattened to be the input, or of what was pooled
+    which: Tensor | None = None  # of conv_pool_relu
+
+
+@dataclass
+class Gradient:
+    """Of a layer's parameters, float32; of its weight in one of three forms."""
+
+    layer: Layer
+    bias: Tensor  # (N, out)
+    parts: Tensor | None = None  # of a convolution: what conv_weight_gradient would sum, (S, N, rows, out)
+    factors: tuple[Tensor, Tensor] | None = None  # of a linear layer: of the product, (N, B, out) and (N, B, in)
+    weight: Tensor | None = None  # of a narrow one: as it is, (N, *shape)
+
+    def squared_norm(self) -> Tensor:
+        """(N,), of parts in one piece.  ‖dᵀh‖² = <ddᵀ, hhᵀ>: no pass over the product, which is most parameters."""
+        norm = self.bias.square().sum(1)
+        if self.factors is not None:
+            d, h = (_gram(factor) for factor in self.factors)
+            return norm + (d * h).sum((1, 2))
+        whole = self.parts[0] if self.parts is not None else self.weight
+        assert whole is not None
+        return norm + whole.square().flatten(1).sum(1)
+
+    def write(self, out: Tensor, scale: Tensor | None) -> None:
+        """Into its place in out (N, p), times scale (N,)."""
+        weight, bias = self.layer.of(out)
+        if self.factors is not None:
+            d, h = (_row(factor) for factor in self.factors)
+            conv_weight_gradient(d, h, taps=1, bias=False, out=weight, scale=scale)
+        if self.parts is not None:
+            collect(self.parts, weight, scale)
+        for view, value in ((weight, self.weight), (bias, self.bias)):
+            if value is not None and scale is None:
+                view.copy_(value)
+            elif value is not None and scale is not None:
+                torch.mul(value, scale.view(-1, *[1] * (value.ndim - 1)), out=view)
+
+
+@dataclass(frozen=True)
+class BatchedNetwork:
+    """A chain of 3×3 convolutions with a ReLU and perhaps a 2×2 max-pool before it, then linear layers."""
+
+    layers: tuple[Layer, ...]
+    size: int  # p
+
+    @classmethod
+    def of(cls, model: nn.Module, layout: Layout, input_shape: tuple[int, ...]) -> BatchedNetwork | None:
+        """The network of a module with inputs of shape (C, H, W), or None if it is not such a chain."""
+        modules = _modules(model)
+        kinds = "".join(_kind(module) for _, module in modules)
+        slices = {name: stretch for name, stretch, _ in layout.segments()}
+        shapes = dict(zip(layout.names, layout.shapes, strict=True))
+        names = [name for name, module in modules if _kind(module) in "CL"]
+        parameters = [f"{name}.{part}" for name in names for part in ("weight", "bias")]
+        if not CHAIN.fullmatch(kinds) or sorted(parameters) != sorted(slices) or len(input_shape) != 3:
+            return None
+        pools = ["P" in part for part in re.findall("[CL][^CL]*", kinds)]
+        layers = tuple(
+            Layer(slices[f"{name}.weight"], slices[f"{name}.bias"], shapes[f"{name}.weight"], pool, last, after_pool)
+            for name, pool, last, after_pool in zip(
+                *(names, pools, [name == names[-1] for name in names], [False, *pools]), strict=False
+            )
+        )
+        return cls(layers, layout.size) if _fits(layers, input_shape) else None
+
+    def gradients(
+        self,
+        x: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        loss: Loss,
+        dtype: torch.dtype,
+        clip_norm: float | None = None,
+    ) -> Tensor:
+        """Each client's gradient of its mean loss, (N, p) float32, scaled to at most `clip_norm`.
+
+        x (N, p) float32; inputs (N, B, C, H, W), of any strides; targets (N, B); dtype: of the products' operands.
+        """
+        records, logits = self._forward(x, inputs, dtype)
+        with torch.enable_grad():
+            leaf = logits.flatten(0, 1).requires_grad_()
+            total = loss(leaf, targets.flatten(0, 1)) * len(x)  # equal batches: the sum of the clients' means
+            d = torch.autograd.grad(total, leaf)[0].view_as(logits)
+        gradients = list(_backward(records, d, partial=clip_norm is None))
+        scale = None
+        if clip_norm is not None:
+            norm = torch.stack([gradient.squared_norm() for gradient in gradients]).sum(0).sqrt()
+            scale = torch.clamp(clip_norm / norm, max=1.0)
+        out = torch.empty(len(x), self.size, device=x.device)
+        for gradient in gradients:
+            gradient.write(out, scale)
+        return out
+
+    @torch.no_grad()
+    def _forward(self, x: Tensor, inputs: Tensor, dtype: torch.dtype) -> tuple[list[Record], Tensor]:
+        """The logits (N, B, classes), float32."""
+        records: list[Record] = []
+        h = patches(inputs, dtype)
+        for layer in self.layers:
+            weight, bias = layer.of(x)
+            if layer.convolves:
+                taps = 9 if records else 1  # the first layer's input is patches
+                w = taps_first(weight, dtype, taps * h.shape[-1]).view(len(x), taps, h.shape[-1], -1)
+                record = Record(layer, h, w)
+                if layer.pool:
+                    record.image = (layer.shape[0], *h.shape[2:4])
+                    h, record.which = conv_pool_relu(h, w, bias)
+                else:
+                    h = conv(h, w, bias, relu=True)
+            else:
+                w = weight if layer.narrow else cast(weight, dtype)
+                image = (h.shape[4], h.shape[2], h.shape[3]) if h.ndim == 5 else ()
+                if image:  # torch flattens in the order C, H, W
+                    h = h.permute(0, 1, 4, 2, 3).flatten(2)
+                h = h.to(w.dtype).contiguous()
+                record = Record(layer, h, w, image)
+                if layer.narrow:
+                    h = torch.baddbmm(bias.unsqueeze(1), h, w.mT)
+                    h = h if layer.last else h.relu_()
+                else:
+                    h = conv(_row(h), w.unsqueeze(1), bias, relu=not layer.last, transposed=True).flatten(1, 3)
+            records.append(record)
+        return records, h.float()
+
+
+@torch.no_grad()
+def _backward(records: list[Record], d: Tensor, partial: bool) -> Iterator[Gradient]:
+    """Each layer's gradient, from the last to the first; d (N, B, classes): the logits'."""
+    for record in reversed(records):
+        layer, h, w = record.layer, record.input, record.weight
+        d = d.to(w.dtype)
+        if record.which is not None:
+            d = pool_relu_backward(d, record.which, *record.image[1:])
+        yield _gradient(layer, h, d, w, partial)
+        if record is records[0]:
+            return
+        # nothing passes where the ReLU before this layer cut; a pool does that itself
+        mask = None if layer.after_pool else h
+        if layer.convolves:
+            d = conv(d, w, mask=mask, transposed=True)
+        elif layer.narrow:
+            d = torch.bmm(d, w)
+            d = d if mask is None else d.where(mask > 0, 0)
+        else:
+            d = conv(_row(d), w.unsqueeze(1), mask=None if mask is None else _row(mask)).flatten(1, 3)
+        if record.image and not layer.convolves:
+            d = d.view(*d.shape[:2], *record.image).permute(0, 1, 3, 4, 2).contiguous()
+
+
+def _gradient(layer: Layer, h: Tensor, d: Tensor, w: Tensor, partial: bool) -> Gradient:
+    """Of a layer with input h and prepared weight w, from the gradient d of its output before pool and ReLU."""
+    if layer.convolves:
+        dw, db = conv_weight_gradient(h, d, taps=w.shape[1], partial=partial)
+        assert db is not None
+        return Gradient(layer, db, parts=dw.view(-1, len(h), *w.shape[1:]).flatten(2, 3))
+    bias = d.sum(1, dtype=torch.float32)
+    if layer.narrow:
+        return Gradient(layer, bias, weight=torch.bmm(d.mT, h))
+    return Gradient(layer, bias, factors=(d, h))
+
+
+def _row(t: Tensor) -> Tensor:
+    """(N, B, C) as one image of one row of B pixels: a matrix product is a convolution of one tap."""
+    return t[:, None, None]
+
+
+def _gram(t: Tensor) -> Tensor:
+    """t·tᵀ of t (N, B, C), float32: (N, B, B)."""
+    if t.is_cuda and t.dtype != torch.float32:
+        return torch.bmm(t, t.mT, out_dtype=torch.float32)
+    return torch.bmm(t.float(), t.float().mT)
+
+
+def _modules(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Names and modules in the order of their calls, if each takes the result of the one before; else empty."""
+    try:
+        nodes = list(fx.symbolic_trace(model).graph.nodes)
+    except Exception:  # whatever stops the tracer: the model is not a plain chain
+        return []
+    modules: list[tuple[str, nn.Module]] = []
+    for before, node in pairwise(nodes):
+        if node.op == "output" and node.args == (before,) and node is nodes[-1]:
+            return modules
+        if node.op == "call_module" and node.args == (before,) and not node.kwargs:
+            modules.append((node.target, model.get_submodule(node.target)))
+        elif node.target in ("flatten", torch.flatten) and node.args == (before, 1) and not node.kwargs:
+            modules.append((node.name, nn.Flatten()))
+        else:
+            return []
+    return []
+
+
+def _kind(module: nn.Module) -> str:
+    """A letter of CHAIN, or "?" for what is not supported."""
+    match module:
+        case nn.Conv2d(kernel_size=(3, 3), stride=(1, 1), padding=(1, 1) | 1, dilation=(1, 1), groups=1):
+            return "C" if module.padding_mode == "zeros" else "?"
+        case nn.MaxPool2d(kernel_size=2 | (2, 2), stride=2 | (2, 2), padding=0 | (0, 0), dilation=1 | (1, 1)):
+            return "P" if not module.ceil_mode and not module.return_indices else "?"
+        case nn.ReLU():
+            return "R"
+        case nn.Flatten(start_dim=1, end_dim=-1):
+            return "F"
+        case nn.Linear():
+            return "L"
+    return "?"
+
+
+def _fits(layers: tuple[Layer, ...], input_shape: tuple[int, ...]) -> bool:
+    """Whether the layers fit each other, and the kernels, which take channels in sixteens."""
+    channels, height, width = input_shape
+    for layer in layers:
+        if layer.shape[1] != channels or (layer.convolves and layer.shape[0] % 16):
+            return False
+        channels = layer.shape[0]
+        if layer.pool:
+            height, width = height // 2, width // 2
+        if layer.convolves and not layers[layers.index(layer) + 1].convolves:
+            channels = prod((channels, height, width))
+    return True

@@ -1,0 +1,139 @@
+"""Accuracy against all bytes sent: one point per setting, and which of them no other one beats in both."""
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedcef.core.errors import RunError
+from fedcef.report.data.groups import Method, methods
+from fedcef.report.data.records import RunRecord, number, one_line
+from fedcef.report.figures.style import COLORS, MARKERS, amount, axis_unit
+
+DOWNLINKS = {"increment": "increment, lossless", "lossy": "lossy", "dense": "dense"}  # of fedcef, in print
+COLUMNS = (
+    "kind", "label", "seeds", "accuracy_mean", "accuracy_std", "wire_up_bytes", "wire_down_bytes", "wire_bytes",
+    "on_front",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a setting reached and what it cost; of a reference only the total is known."""
+
+    label: str
+    accuracy: float  # mean over the seeds
+    spread: float = 0.0  # standard deviation
+    up: float = math.nan
+    down: float = math.nan
+    total: float = math.nan
+    seeds: int = 1
+    uplink: str = ""  # the family, by how clients send
+    downlink: str = ""  # and by how the server does
+    note: str = ""  # why it is not compared: "diverged", "unfinished"
+    on_front: bool = False
+
+
+@dataclass(frozen=True)
+class Frontier:
+    points: tuple[Point, ...]  # by bytes
+    references: tuple[Point, ...]
+
+    @property
+    def front(self) -> tuple[Point, ...]:
+        return tuple(point for point in self.points if point.on_front)
+
+    @property
+    def stars(self) -> tuple[Point, ...]:
+        """The references whose accuracy is known."""
+        return tuple(point for point in self.references if math.isfinite(point.accuracy))
+
+    @property
+    def drawn(self) -> tuple[Point, ...]:
+        """The points that have a place in the figure."""
+        return tuple(point for point in self.points if not point.note)
+
+    def look(self, point: Point) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Colours (on light, on dark) by the uplink and markers (matplotlib's, plotly's) by the downlink."""
+        uplinks = list(dict.fromkeys(p.uplink for p in self.drawn))
+        downlinks = list(dict.fromkeys(p.downlink for p in self.drawn))
+        color = COLORS[uplinks.index(point.uplink) % len(COLORS)]
+        return color, MARKERS[downlinks.index(point.downlink) % len(MARKERS)]
+
+
+def frontier(records: Sequence[RunRecord], references: Sequence[tuple[str, float, float | None]] = ()) -> Frontier:
+    """The points of runs and of references, which are (label, bytes, accuracy if known)."""
+    points = sorted((_point(item) for item in methods(records)), key=lambda point: (point.total, -point.accuracy))
+    if not any(not point.note for point in points):
+        raise RunError("There is no finished run with an accuracy to draw against its bytes.")
+    best, marked = -math.inf, []
+    for point in points:
+        wins = not point.note and point.accuracy > best
+        best = point.accuracy if wins else best
+        marked.append(replace(point, on_front=wins))
+    others = (Point(one_line(label), number(accuracy), total=total) for label, total, accuracy in references)
+    return Frontier(tuple(marked), tuple(sorted(others, key=lambda point: point.total)))
+
+
+def _point(item: Method) -> Point:
+    accuracies = item.last("accuracy")
+    mean = float(accuracies.mean())
+    spread = float(accuracies.std(ddof=1)) if accuracies.size > 1 else 0.0
+    up, down = float(item.last("wire_up_bytes").mean()), float(item.last("wire_down_bytes").mean())
+    note = item.note or ("" if math.isfinite(mean) and up + down > 0 else "no accuracy or no bytes")
+    uplink, downlink = _family(item.records[0].config)
+    return Point(item.label, mean, spread, up, down, up + down, len(item.records), uplink, downlink, note)
+
+
+def _family(config: dict[str, Any]) -> tuple[str, str]:
+    """How the clients and how the server send, by the settings of a run."""
+    algorithm, compressor = (_section(config, name) for name in ("algorithm", "compressor"))
+    sent = [one_line(str(compressor.get(key, ""))) for key in ("name", "values")]
+    uplink = "uncompressed" if sent[0] in ("", "identity") else " ".join(sent).strip()
+    down = str(algorithm.get("downlink", ""))
+    return uplink, DOWNLINKS.get(down, f"as in {one_line(str(algorithm.get('name', 'others')))}")
+
+
+def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def write_csv(found: Frontier, path: Path) -> None:
+    """One row per setting and per reference, by bytes."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        for kind, points in (("run", found.points), ("reference", found.references)):
+            for p in points:
+                numbers = [p.accuracy, p.spread, p.up, p.down, p.total]
+                shown = [f"{value:.12g}" if math.isfinite(value) else "" for value in numbers]
+                seeds, front = (p.seeds, int(p.on_front)) if kind == "run" else ("", "")
+                rows.writerow([kind, p.label, seeds, *shown, front])
+
+
+def frontier_table(found: Frontier) -> Table:
+    """The points by bytes for a terminal; ● marks the front, ☆ what was given as a reference."""
+    points = sorted([*found.points, *found.references], key=lambda point: point.total)
+    totals = [point.total for point in points if point.total > 0]
+    size, unit = axis_unit(min(totals), max(totals), log=True)
+    view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    view.add_column("")
+    view.add_column("setting", overflow="fold", min_width=8, max_width=44)
+    for name in ("accuracy\n%", f"wire up\n{unit}", f"wire down\n{unit}", f"wire total\n{unit}"):
+        view.add_column(name, justify="right", no_wrap=True)
+    for point in points:
+        reference = point in found.references
+        spread = f" ±{100 * point.spread:.2f}" if point.spread else ""
+        accuracy = point.note or (f"{100 * point.accuracy:.2f}{spread}" if math.isfinite(point.accuracy) else "–")
+        mark = "☆" if reference else "●" if point.on_front else ""
+        cells = [mark, point.label, accuracy, *(amount(value / size) for value in (point.up, point.down, point.total))]
+        style = "bold" if point.on_front else "red" if point.note else "dim"
+        view.add_row(*(Text(cell, style=style) for cell in cells))
+    return view

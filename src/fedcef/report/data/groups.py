@@ -1,0 +1,164 @@
+"""Runs grouped into methods: one curve per method, over its seeds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedcef.core.errors import RunError
+from fedcef.report.data.link_time import Network
+from fedcef.report.data.records import Column, RunRecord
+
+X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
+MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from
+LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
+NOT_SETTINGS = ("name", "label", "out", "device")  # do not make two runs different methods
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A metric at the rounds where every seed has it: mean, least and greatest over the seeds, means of the x axes."""
+
+    x: dict[str, Column]
+    mean: Column
+    low: Column
+    high: Column
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    label: str
+    records: tuple[RunRecord, ...]
+    network: Network = Network()
+
+    @property
+    def diverged(self) -> int:
+        return sum(record.status == "diverged" for record in self.records)
+
+    @property
+    def note(self) -> str:
+        """What the reader must know before comparing: "", "diverged", "1 of 3 diverged" or "unfinished"."""
+        if self.diverged:
+            runs = len(self.records)
+            return "diverged" if self.diverged == runs else f"{self.diverged} of {runs} diverged"
+        return "unfinished" if any(record.status == "unfinished" for record in self.records) else ""
+
+    @property
+    def name(self) -> str:
+        """The label as it stands in legends."""
+        return f"{self.label} ({self.note})" if self.note else self.label
+
+    @property
+    def participants(self) -> int | None:
+        """The clients that take part in a round, where it is known."""
+        return self.records[0].participants
+
+    def last(self, name: str) -> Column:
+        """(seeds,) the last values; both directions together for `wire_bytes` and `paper_bytes`."""
+        if name in ("wire_bytes", "paper_bytes"):
+            count = name.removesuffix("_bytes")
+            return self.last(f"{count}_up_bytes") + self.last(f"{count}_down_bytes")
+        return np.array([record.last(name) for record in self.records])
+
+    def curve(self, metric: str) -> Curve | None:
+        """The method's curve, or None where no round has the metric for every seed."""
+        tables = [record.rounds for record in self.records]
+        if any(metric not in t for t in tables):
+            return None
+        known = [t["round"][np.isfinite(t[metric])] for t in tables]
+        shared = known[0]
+        for other in known[1:]:
+            shared = np.intersect1d(shared, other)
+        if not shared.size:
+            return None
+        at = [np.searchsorted(t["round"], shared) for t in tables]
+        values = np.stack([t[metric][i] for t, i in zip(tables, at, strict=True)])
+        x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in MEASURED}
+        if self.participants:
+            x["network_s"] = self.network.seconds(x, self.participants)
+        return Curve(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def methods(records: Sequence[RunRecord], network: Network = Network()) -> list[Method]:
+    """Groups runs that share label and settings and differ in the seed, in the order of the first of each.
+
+    Different methods under one label are told apart by their folders' names.
+    """
+    if not records:
+        raise RunError("There is nothing to report: give at least one run folder.")
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        settings = flatten(record.config)
+        same = {k: v for k, v in settings.items() if k not in NOT_SETTINGS and not k.endswith("seed")}
+        groups.setdefault((record.label, repr(sorted(same.items()))), []).append(record)
+    parts: list[list[RunRecord]] = []
+    for group in groups.values():
+        distinct = len({record.seed for record in group}) == len(group)
+        parts.extend([group] if distinct else [[record] for record in group])
+    labels = [part[0].label for part in parts]
+    names = [
+        label if labels.count(label) == 1 else f"{label} [{part[0].folder.resolve().name}]"
+        for label, part in zip(labels, parts, strict=True)
+    ]
+    return [Method(name, tuple(part), network) for name, part in zip(names, parts, strict=True)]
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted names, values as text."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return flat
+
+
+def log_x(items: Sequence[Method], axis: str) -> bool:
+    """Whether the methods' totals lie so far apart that the axis should be logarithmic."""
+    ends = [end for item in items if (end := float(np.max(item.last(axis)))) > 0]
+    return bool(ends) and max(ends) > LOG_SPAN * min(ends)
+
+
+def span(items: Sequence[Method], metric: str, started: bool = False) -> tuple[float, float] | None:
+    """Least and greatest value of a metric worth showing: a run that blows up must not flatten the others.
+
+    With `started` the start point is left out, which a logarithmic axis of bytes cannot show.
+    """
+    sound = [c for item in items if not item.diverged and (c := item.curve(metric))]
+    broken = [c for item in items if item.diverged and (c := item.curve(metric))]
+    curves = sound or broken
+    if not curves:
+        return None
+    shown = [c.x["round"] > 0 if started and (c.x["round"] > 0).any() else slice(None) for c in curves]
+    low = min(float(c.low[s].min()) for c, s in zip(curves, shown, strict=True))
+    high = max(float(c.high[s].max()) for c, s in zip(curves, shown, strict=True))
+    return low, high
+
+
+def log_y(items: Sequence[Method], metric: str) -> bool:
+    """Whether a metric's axis should be logarithmic: always for gaps to zero, by span for losses, never for shares."""
+    limits = span(items, metric)
+    if limits is None or metric in ("accuracy", "density", "f1") or limits[0] <= 0 or not math.isfinite(limits[1]):
+        return False
+    return metric in ("gap", "objective", "stationarity") or limits[1] > LOG_SPAN * limits[0]
+
+
+def lead_metric(items: Sequence[Method]) -> str:
+    """The metric of the first panel: the gap to a known optimum, else accuracy, else the objective."""
+    return next((key for key in ("gap", "accuracy") if any(item.curve(key) for item in items)), "objective")
+
+
+def shown_metrics(items: Sequence[Method]) -> tuple[str, ...]:
+    """The metrics that some method has, the two that matter most before the others."""
+    wanted = dict.fromkeys(
+        (lead_metric(items), second_metric(items), "train_loss", "objective", "stationarity", "density")
+    )
+    return tuple(metric for metric in wanted if any(item.curve(metric) for item in items))
+
+
+def second_metric(items: Sequence[Method]) -> str:
+    """The metric of the second panel: how well a known support is found, else the train loss."""
+    return "f1" if any(item.curve("f1") for item in items) else "train_loss"

@@ -1,0 +1,137 @@
+"""The results table: its cells as text, for the terminal and for the page."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedcef.report.data.groups import Method, lead_metric, methods, second_metric
+from fedcef.report.data.records import Column, RunRecord
+from fedcef.report.figures.style import amount, axis_unit
+
+BYTES = ("wire_up_bytes", "wire_down_bytes", "wire_bytes", "paper_bytes")
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    spread: str = ""  # standard deviation over the seeds
+    best: bool = False
+    warn: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    remark: str  # "3 seeds, unfinished"
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    headers: tuple[tuple[str, str], ...]  # (what, unit) of each cell
+    rows: tuple[Row, ...]
+
+
+def results(items: Sequence[Method]) -> Results:
+    """The last value of every method: mean, and standard deviation where there are seeds."""
+    lead, second = lead_metric(items), second_metric(items)
+    totals = [float(np.nanmax([item.last(name) for name in BYTES])) for item in items if _counted(item)]
+    size, unit = axis_unit(min(totals, default=0.0), max(totals, default=0.0), log=True)
+    scores = [-math.inf if item.diverged else _score(item, lead) for item in items]
+    best = max(scores) if len(items) > 1 else math.nan  # of one method nothing is best
+    rows = []
+    for item, score in zip(items, scores, strict=True):
+        cells = [_rounds(item), _metric(item, lead, best=score == best and math.isfinite(best))]
+        cells += [_metric(item, name) for name in (second, "density")]
+        cells += [_cell(item.last(name) / size, amount) for name in BYTES]
+        rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last("wall_s"), amount))))
+    headers = (
+        ("rounds", ""),
+        (lead, "%" if lead == "accuracy" else ""),
+        (second.replace("_", " "), ""),
+        ("density", "%"),
+        ("wire up", unit),
+        ("wire down", unit),
+        ("wire total", unit),
+        ("paper total", unit),
+        ("wall", "s"),
+    )
+    return Results(headers, tuple(rows))
+
+
+def table(records: Sequence[RunRecord]) -> Table:
+    """The results for a terminal of 100 columns; the best accuracy (or objective) is bold."""
+    content = results(methods(records))
+    view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    view.add_column("method", overflow="fold", min_width=8, max_width=30)
+    for what, unit in content.headers:
+        view.add_column("\n".join([*what.split(), *unit.split()]), justify="right", no_wrap=True)
+    for row in content.rows:
+        label = Text(row.label)
+        if row.remark:
+            label.append(f"\n{row.remark}", style="dim")
+        view.add_row(label, *(_rich(cell) for cell in row.cells))
+    return view
+
+
+def _rich(cell: Cell) -> Text:
+    text = Text(cell.text, style="bold" if cell.best else "red" if cell.warn else "")
+    if cell.spread:
+        text.append(f"\n±{cell.spread}", style="not bold dim")
+    return text
+
+
+def _remark(item: Method) -> str:
+    seeds = [f"{len(item.records)} seeds"] if len(item.records) > 1 else []
+    return ", ".join(seeds + (["unfinished"] if item.note == "unfinished" else []))
+
+
+def _counted(item: Method) -> bool:
+    return bool(np.isfinite([item.last(name) for name in BYTES]).any())
+
+
+def _score(item: Method, lead: str) -> float:
+    """The mean as the table shows it, greater is better; ties in the table are ties."""
+    value = float(item.last(lead).mean())
+    if not math.isfinite(value):
+        return -math.inf
+    return round(100 * value, 2) if lead == "accuracy" else -float(_plain(value))
+
+
+def _rounds(item: Method) -> Cell:
+    done, planned = [r.last_round for r in item.records], max(r.planned_rounds for r in item.records)
+    low, high = min(done), max(done)
+    text = str(low) if low == high else f"{low}–{high}"
+    short = low < planned and item.note != ""
+    return Cell(f"{text}/{planned}" if short else text)
+
+
+def _metric(item: Method, name: str, best: bool = False) -> Cell:
+    """A metric's cell; a mean over the seeds that survived would flatter, so a method that diverged has none."""
+    if item.diverged:
+        lead = name in ("gap", "accuracy", "objective")
+        n = len(item.records)
+        return Cell("–" if not lead else "diverged" if item.diverged == n else f"{item.diverged}/{n} div.", warn=lead)
+    if name in ("accuracy", "density"):
+        return _cell(100 * item.last(name), lambda value: f"{value:.2f}", best)
+    return _cell(item.last(name), _plain, best)
+
+
+def _plain(value: float) -> str:
+    return f"{value:.4f}" if value == 0 or 1e-2 <= abs(value) < 1e4 else f"{value:.2e}"
+
+
+def _cell(values: Column, show: Callable[[float], str], best: bool = False) -> Cell:
+    mean = float(values.mean())
+    if not math.isfinite(mean):
+        return Cell("–")
+    text = show(mean)
+    deviation = float(values.std(ddof=1)) if values.size > 1 else 0.0
+    spread = f"{deviation:.1e}" if "e" in text else f"{deviation:.{len(text.partition('.')[2])}f}"
+    # a deviation that the mean's digits cannot show (equal byte counts) is left out
+    return Cell(text, spread if float(spread) else "", best)

@@ -1,0 +1,108 @@
+"""How to run again: the exact command of every run, and its settings."""
+
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any
+
+import tomli_w
+
+from fedcef.core.errors import FedcefError
+from fedcef.report.data.groups import Method
+from fedcef.report.data.records import RunRecord, one_line
+from fedcef.runs.settings import experiments, load_config, parse_change
+
+NOT_OF_A_RUN = ("compare", "reference")
+
+
+def command_of(record: RunRecord) -> str:
+    """The command that repeats a run: a shipped experiment with changes where that gives its very settings, which needs
+    no file; else its config.toml."""
+    line = _from_experiment(record.config)
+    return line or f"fedcef run {shlex.quote(one_line(record.folder.resolve().name) + '/config.toml')}"
+
+
+def reproduce(items: Sequence[Method]) -> str:
+    """All commands in one block to copy, then every run's settings, folded."""
+    runs = [(record, item) for item in items for record in item.records]
+    commands = "".join(f"<span>{escape(command_of(record))}\n</span>" for record, _ in runs)
+    block = (
+        f'<div class=copied><button type="button" class="copy">Copy</button><pre class=commands>{commands}</pre></div>'
+    )
+    settings = "".join(_settings(record, item) for record, item in runs)
+    return (
+        f"{block}<details><summary>The settings of every run, complete</summary>{settings}</details>"
+        if settings
+        else block
+    )
+
+
+def _settings(record: RunRecord, item: Method) -> str:
+    if not record.config_text:
+        return ""
+    name = one_line(record.folder.resolve().name)
+    by_file = f"fedcef run {shlex.quote(name + '/config.toml')}"
+    seed = f" <span class=seeds>seed {record.seed}</span>" if len(item.records) > 1 else ""
+    return (
+        f"<details><summary>{escape(item.label)}{seed}</summary>"
+        "<p class=note>As in <code>config.toml</code> of the run folder; by that file: "
+        f"<code>{escape(by_file)}</code></p><div class=copied>"
+        f'<button type="button" class="copy">Copy</button>'
+        f'<button type="button" class="save-text" data-name="{escape(name)}.toml">Save</button>'
+        f"<pre>{escape(record.config_text)}</pre></div></details>"
+    )
+
+
+def _from_experiment(config: Mapping[str, Any]) -> str | None:
+    name = config.get("name")
+    if not isinstance(name, str) or name not in _known():
+        return None
+    changes = [f"{key}={_written(value)}" for key, value in _flat(config).items() if _base(name).get(key, ...) != value]
+    if not _gives(name, changes, config):
+        return None
+    shorter: list[str] | None = changes
+    while shorter is not None:  # what follows from the others need not be said
+        changes = shorter
+        fewer = ([other for other in changes if other != change] for change in changes)
+        shorter = next((some for some in fewer if _gives(name, some, config)), None)
+    return shlex.join(["fedcef", "run", name, *(word for change in changes for word in ("--set", change))])
+
+
+def _gives(name: str, changes: Sequence[str], config: Mapping[str, Any]) -> bool:
+    """Whether an experiment with changes has the settings of the run."""
+    try:
+        again = tomllib.loads(load_config(name, changes).to_toml())
+    except FedcefError:  # settings of another version, or that `--set` cannot say
+        return False
+    return _run_only(again) == _run_only(config)
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    return frozenset(experiments())
+
+
+@lru_cache(maxsize=64)
+def _base(name: str) -> dict[str, Any]:
+    return _flat(tomllib.loads(load_config(name).to_toml()))
+
+
+def _run_only(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in NOT_OF_A_RUN}
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the names that `--set` takes."""
+    flat: dict[str, Any] = {}
+    for key, value in _run_only(config).items():
+        flat |= {f"{key}.{option}": of for option, of in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def _written(value: Any) -> str:
+    """A value as `--set` reads it: text plainly where that is not read as something else."""
+    if isinstance(value, str) and value == value.strip() and parse_change(f"key={value}")[1] == value:
+        return value
+    return tomli_w.dumps({"value": value}).partition(" = ")[2].strip()

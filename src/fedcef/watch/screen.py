@@ -1,0 +1,132 @@
+"""One picture of runs for the terminal: a single run in full, several as a table.
+
+Text from run folders is untrusted: it is shown as one printable line, and no markup is read from it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fedcef.report.data.records import one_line
+from fedcef.watch.follow import Followed
+from fedcef.watch.words import duration, measure, size, sparkline
+
+MEASURES = ("accuracy", "train_loss", "objective", "gap", "stationarity", "density")
+BEST: dict[str, Callable[[list[float]], float]] = {"accuracy": max, "train_loss": min, "objective": min, "gap": min}
+COLORS = {"waiting": "dim", "running": "cyan", "finished": "green", "diverged": "red"}
+CURVE = 24  # characters of a sparkline
+WIDE = 100  # characters of a terminal that takes all columns
+NOTES = 3  # the last ones are shown
+SILENT_S, SILENT_ROUNDS = 10.0, 5.0  # a run is called silent after this time, and after that of so many rounds
+
+
+def frame(runs: Sequence[Followed]) -> RenderableType:
+    """What there is to see of the runs now."""
+    return _one(runs[0]) if len(runs) == 1 else _Several(runs)
+
+
+def _one(run: Followed) -> RenderableType:
+    title = Text.assemble((one_line(run.label), "bold"), "  ", (run.status, COLORS[run.status]))
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column()
+    rows.add_row("round", _bar(run), Text(f"{run.round} of {run.rounds}{_speed(run)}"))
+    for name, values in _measured([run]).items():
+        best = f"   best {measure(name, BEST[name](values))}" if name in BEST else ""
+        rows.add_row(
+            name.replace("_", " "), Text(sparkline(values, CURVE), "cyan"), Text(measure(name, values[-1]) + best)
+        )
+    rows.add_row("bytes", _traffic(run, "wire"), Text(_budget(run)))
+    if run.last("transport_up_bytes") is not None:
+        replies = f"last round: {run.last('accepted') or 0:.0f} accepted, {run.last('refused') or 0:.0f} refused"
+        rows.add_row("on the network", _traffic(run, "transport"), Text(replies))
+    notes = (Text(one_line(note), "yellow") for note in run.notes[-NOTES:])
+    return Group(title, rows, *notes, *_silence(run))
+
+
+@dataclass(frozen=True)
+class _Several:
+    """A table with a row per run; a narrow terminal gets fewer columns."""
+
+    runs: Sequence[Followed]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.max_width >= WIDE
+        shown = list(_measured(self.runs))[: 2 if wide else 1]
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("run")
+        table.add_column("", no_wrap=True)
+        heads = [name.replace("_", " ") for name in shown]
+        for head in ("round", *heads, "up", "down", *(["rounds/s"] if wide else []), "left"):
+            table.add_column(head, justify="right", no_wrap=True)
+        labels = Counter(run.label for run in self.runs)
+        for run in self.runs:
+            seed = f", seed={run.config.get('seed')}" if labels[run.label] > 1 else ""
+            pace = f"{run.pace:.3g}" if run.pace else ""
+            table.add_row(
+                Text(one_line(run.label + seed)),
+                Text(run.status, COLORS[run.status]),
+                f"{run.round}/{run.rounds}",
+                *(_curve_and_value(run, name) for name in shown),
+                *(size(run.last(f"wire_{way}_bytes") or 0) for way in ("up", "down")),
+                *([pace] if wide else []),
+                duration(run.left_s) if run.left_s is not None else "",
+            )
+        yield table
+        yield Text(f"{sum(run.over for run in self.runs)} of {len(self.runs)} ended", "dim")
+        for run in self.runs:
+            yield from _silence(run)
+
+
+def _measured(runs: Sequence[Followed]) -> dict[str, list[float]]:
+    """What the runs measure, with the values of the first that does."""
+    return {name: values for name in MEASURES if (values := next(filter(None, (r.column(name) for r in runs)), []))}
+
+
+def _curve_and_value(run: Followed, name: str) -> Text:
+    values = run.column(name)
+    if not values:
+        return Text()
+    return Text.assemble((sparkline(values, CURVE // 3), "cyan"), " ", measure(name, values[-1]))
+
+
+def _bar(run: Followed) -> ProgressBar:
+    return ProgressBar(run.rounds, run.round, width=CURVE, complete_style="cyan", finished_style="green")
+
+
+def _speed(run: Followed) -> str:
+    pace = f"   {run.pace:.3g} rounds/s" if run.pace else ""
+    left = f"   {duration(run.left_s)} left" if run.left_s is not None else ""
+    taken = f"   took {duration(run.last('wall_s') or 0)}" if run.over else ""
+    return pace + left + taken
+
+
+def _traffic(run: Followed, count: str) -> Text:
+    up, down = (size(run.last(f"{count}_{way}_bytes") or 0) for way in ("up", "down"))
+    return Text(f"{up} up   {down} down")
+
+
+def _budget(run: Followed) -> str:
+    """How much of a budget is spent."""
+    budget = run.config.get("budget")
+    if not isinstance(budget, int) or budget <= 0:
+        return ""
+    spent = sum(run.last(f"wire_{way}_bytes") or 0 for way in ("up", "down"))
+    return f"{100 * spent / budget:.0f} % of the budget, {size(budget)}"
+
+
+def _silence(run: Followed) -> Iterator[Text]:
+    """A run that was killed looks like one that is slow: say how long nothing came."""
+    patience = max(SILENT_S, SILENT_ROUNDS / run.pace if run.pace else 0.0)
+    silence = time.time() - run.changed
+    if not run.over and silence > patience:
+        yield Text(f"{one_line(run.label)}: no new round for {duration(silence)}.", "yellow")

@@ -1,0 +1,47 @@
+"""A vector sent entry by entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedcef.wire.payload import DENSE, HEAD, Head, Payload, encode_head
+from fedcef.wire.reader import Reader
+from fedcef.wire.values.value_forms import read_values
+from fedcef.wire.values.values import Sent, as_values, rows_of
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Payload):
+    values: Sent  # (..., p)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return self.values.shape[-1]
+
+    def dense(self) -> Tensor:
+        return as_values(self.values).dense()
+
+    def nbytes(self) -> Tensor:
+        return HEAD.size + as_values(self.values).nbytes()
+
+    def paper_nbytes(self) -> Tensor:
+        return as_values(self.values).each(4 * self.dim)
+
+    def rows(self) -> list[Payload]:
+        return [Dense(row) for row in rows_of(self.values)]
+
+    def add_to(self, total: Tensor) -> None:
+        total += self.dense().to(total.dtype)
+
+    def encode(self) -> bytes:
+        values = as_values(self.values)
+        return encode_head(DENSE, values.code, self.dim, values.shape[:-1]) + values.encode()
+
+    def largest(self) -> float:
+        return as_values(self.values).largest()
+
+    @classmethod
+    def read(cls, reader: Reader, head: Head) -> Dense:
+        return cls(read_values(reader, head.values, head.dim))

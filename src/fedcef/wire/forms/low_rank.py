@@ -1,0 +1,129 @@
+"""A vector whose matrices are sent as products of thin ones, and whose other stretches are sent as they are."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from fedcef.wire.errors import WireError
+from fedcef.wire.payload import HEAD, LOW_RANK, MODERATE, Head, Payload, encode_head
+from fedcef.wire.reader import Reader
+from fedcef.wire.values.value_types import VALUE_TYPES, from_bytes, to_bytes
+from fedcef.wire.values.values import for_each_vector, largest_of, require_below
+
+Shape: TypeAlias = tuple[int, int] | int
+"""A matrix (n, m) that is given by factors, or the length of a plain stretch."""
+
+MAX_RANK = 255
+_FLOAT32 = VALUE_TYPES["float32"]
+_FIELDS = struct.Struct("<BI")  # rank, number of shapes
+_SHAPE = struct.Struct("<II")  # n, m; m = 0 for a plain stretch of n
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank(Payload):
+    """For each shape in turn, Σ_r left[:, r] right[:, r]ᵀ row by row, or a stretch of `rest`."""
+
+    left: Tensor  # (..., L) float32, for each matrix in turn n × rank, row by row
+    right: Tensor  # (..., R) float32, for each matrix in turn m × rank, row by row
+    rest: Tensor  # (..., V) float32
+    shapes: tuple[Shape, ...]
+    rank: int
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return sum(shape if isinstance(shape, int) else shape[0] * shape[1] for shape in self.shapes)
+
+    def dense(self) -> Tensor:
+        left, right, rest = 0, 0, 0
+        pieces = [self.rest[..., :0]]
+        for shape in self.shapes:
+            if isinstance(shape, int):
+                pieces.append(self.rest[..., rest : rest + shape])
+                rest += shape
+                continue
+            n, m = (size * self.rank for size in shape)
+            pieces.append(self._product(self.left[..., left : left + n], self.right[..., right : right + m]))
+            left, right = left + n, right + m
+        return torch.cat(pieces, dim=-1)
+
+    def nbytes(self) -> Tensor:
+        numbers = self.left.shape[-1] + self.right.shape[-1] + self.rest.shape[-1]
+        return for_each_vector(HEAD.size + _FIELDS.size + _SHAPE.size * len(self.shapes) + 4 * numbers, self.left)
+
+    def paper_nbytes(self) -> Tensor:
+        return for_each_vector(4 * (self.left.shape[-1] + self.right.shape[-1] + self.rest.shape[-1]), self.left)
+
+    def rows(self) -> list[Payload]:
+        parts = zip(self.left.unbind(), self.right.unbind(), self.rest.unbind(), strict=True)
+        return [LowRank(*part, self.shapes, self.rank) for part in parts]
+
+    def add_to(self, total: Tensor) -> None:
+        total += self.dense().to(total.dtype)
+
+    def encode(self) -> bytes:
+        head = encode_head(LOW_RANK, _FLOAT32.code, self.dim, self.left.shape[:-1])
+        _require_rank(self.rank)
+        shapes = [(shape, 0) if isinstance(shape, int) else shape for shape in self.shapes]
+        if any(isinstance(shape, tuple) and min(shape) < 1 for shape in self.shapes):
+            raise WireError("A matrix without rows or columns cannot be sent by its factors.")
+        parts = (self.left, self.right, self.rest)
+        sizes = _sizes(shapes, self.rank)
+        if tuple(part.shape for part in parts) != tuple((size,) for size in sizes):
+            raise WireError(
+                f"The factors and the rest have {[len(part) for part in parts]} entries; {sizes} are needed."
+            )
+        if any(part.dtype != torch.float32 for part in parts):
+            raise WireError("The factors of a low-rank vector and the rest of it must be float32.")
+        require_below(MODERATE, max(largest_of(self.left), largest_of(self.right)), "Factors")
+        fields = _FIELDS.pack(self.rank, len(shapes)) + b"".join(_SHAPE.pack(*shape) for shape in shapes)
+        return head + fields + b"".join(to_bytes(part) for part in parts)
+
+    def largest(self) -> float:
+        return max(largest_of(part) for part in (self.left, self.right, self.rest))
+
+    @classmethod
+    def read(cls, reader: Reader, head: Head) -> LowRank:
+        if head.values != _FLOAT32.code:
+            raise WireError(f"A low-rank vector has values of type {head.values}; only 1 (float32) is allowed.")
+        rank, count = reader.unpack(_FIELDS, "the rank and the number of shapes")
+        _require_rank(rank)
+        shapes = list(_SHAPE.iter_unpack(reader.take(_SHAPE.size * count, f"{count} shapes")))
+        if any(n == 0 and m > 0 for n, m in shapes):
+            raise WireError("A matrix without rows cannot be sent by its factors.")
+        size = sum(n * (m or 1) for n, m in shapes)
+        if size != head.dim:
+            raise WireError(f"The shapes of a low-rank vector have {size} entries; its dimension is {head.dim}.")
+        left, right, rest = (
+            from_bytes(reader.take(4 * n, f"{n} numbers of a low-rank vector"), _FLOAT32) for n in _sizes(shapes, rank)
+        )
+        require_below(MODERATE, max(largest_of(left), largest_of(right)), "Factors")
+        return cls(left, right, rest, tuple((n, m) if m else n for n, m in shapes), rank)
+
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
+        """(..., n · rank), (..., m · rank) -> (..., n · m), by products and then sums in the order of ranks."""
+        rows = left.reshape(*left.shape[:-1], -1, 1, self.rank)
+        columns = right.reshape(*right.shape[:-1], 1, -1, self.rank)
+        total = rows[..., 0] * columns[..., 0]
+        for r in range(1, self.rank):
+            total = total + rows[..., r] * columns[..., r]
+        return total.flatten(-2)
+
+
+def _sizes(shapes: list[tuple[int, int]], rank: int) -> list[int]:
+    """The lengths of left, right and rest."""
+    matrices = [(n, m) for n, m in shapes if m]
+    return [
+        rank * sum(n for n, _ in matrices),
+        rank * sum(m for _, m in matrices),
+        sum(n for n, m in shapes if not m),
+    ]
+
+
+def _require_rank(rank: int) -> None:
+    if not 1 <= rank <= MAX_RANK:
+        raise WireError(f"Rank {rank} cannot be sent; ranks are 1 to {MAX_RANK}.")

@@ -1,0 +1,63 @@
+"""A vector sent without loss in its smallest form: its non-zero entries, or all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcef.wire.codes.indices import gaps_of_mask
+from fedcef.wire.forms.dense import Dense
+from fedcef.wire.forms.sparse import Sparse, sparse_nbytes
+from fedcef.wire.payload import Payload
+from fedcef.wire.values.values import Floats, largest_of
+
+
+@dataclass(frozen=True, eq=False)
+class Nonzeros(Payload):
+    """A negative zero counts as zero and is sent as +0.0, so that the decoded value does not depend on the form."""
+
+    vector: Tensor  # (..., p)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return self.vector.shape[-1]
+
+    def dense(self) -> Tensor:
+        return Floats(self._positive_zeros()).dense()
+
+    def nbytes(self) -> Tensor:
+        if self.vector.ndim == 1 and self.vector.device.type == "cpu":  # nobody waits for a count
+            return torch.minimum(self._sparse().nbytes(), Dense(self.vector).nbytes())
+        mask = self.vector != 0
+        count = mask.sum(-1)
+        sparse = sparse_nbytes(count * self.vector.dtype.itemsize, gaps_of_mask(mask), count, self.dim)
+        return torch.minimum(sparse, Dense(self.vector).nbytes())
+
+    def paper_nbytes(self) -> Tensor:
+        return torch.minimum(8 * (self.vector != 0).sum(-1), Dense(self.vector).paper_nbytes())
+
+    def rows(self) -> list[Payload]:
+        return [Nonzeros(row) for row in self.vector.unbind()]
+
+    def add_to(self, total: Tensor) -> None:
+        total += self.dense().to(total.dtype)
+
+    def encode(self) -> bytes:
+        """The bytes of a `Sparse` or `Dense`, which is also what they decode to; `Dense` on a tie."""
+        dense = Dense(self._positive_zeros())
+        if self.vector.ndim != 1:
+            return dense.encode()  # says what is wrong
+        sparse = self._sparse()
+        return sparse.encode() if sparse.nbytes() < dense.nbytes() else dense.encode()
+
+    def _sparse(self) -> Sparse:
+        indices = self.vector.nonzero().squeeze(-1)
+        return Sparse(self.vector[indices], indices, self.dim)
+
+    def largest(self) -> float:
+        return largest_of(self.vector)
+
+    def _positive_zeros(self) -> Tensor:
+        return self.vector.masked_fill(self.vector == 0, 0.0)

@@ -1,0 +1,123 @@
+"""The clients' own payloads, passed on as they came: whoever receives them forms the mean as the server did."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcef.wire.errors import WireError
+from fedcef.wire.payload import HEAD, MODERATE, RELAY, Head, Payload, encode_head
+from fedcef.wire.reader import Reader
+from fedcef.wire.values.values import require_below
+
+MAX_FACTOR = 2.0**16
+MAX_PARTS = 2**16 - 1
+_FIELDS = struct.Struct("<dH")  # factor, number of payloads
+
+
+@dataclass(frozen=True, eq=False)
+class Relay(Payload):
+    """factor · (mean of the parts, added up in their order)."""
+
+    parts: Payload  # a stack (N,)
+    factor: float
+
+    @classmethod
+    def of(cls, payloads: Sequence[Payload], factor: float) -> Relay:
+        """A relay of single payloads, which may differ in form."""
+        return cls(Rows(tuple(payloads)), factor)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return self.parts.dim
+
+    def dense(self) -> Tensor:
+        return self.factor * mean(self.parts.rows()) + 0.0  # no negative zeros, as in `Nonzeros`
+
+    def nbytes(self) -> Tensor:
+        return HEAD.size + _FIELDS.size + self.parts.nbytes().sum()
+
+    def paper_nbytes(self) -> Tensor:
+        return self.parts.paper_nbytes().sum()
+
+    def rows(self) -> list[Payload]:
+        raise WireError("A relay is a single payload; it has no rows.")
+
+    def add_to(self, total: Tensor) -> None:
+        total += self.dense().to(total.dtype)
+
+    def encode(self) -> bytes:
+        rows = self.parts.rows()
+        if not 1 <= len(rows) <= MAX_PARTS:
+            raise WireError(f"A relay of {len(rows)} payloads cannot be sent; 1 to {MAX_PARTS} are allowed.")
+        _require_summable(rows, self.factor)
+        head = encode_head(RELAY, 0, self.dim, torch.Size())
+        return head + _FIELDS.pack(self.factor, len(rows)) + b"".join(row.encode() for row in rows)
+
+    def largest(self) -> float:
+        return max(row.largest() for row in self.parts.rows())
+
+    @classmethod
+    def read(cls, reader: Reader, head: Head, read_part: Callable[[Reader, int], Payload]) -> Relay:
+        if head.values != 0:
+            raise WireError(f"A relay has no value type of its own, so the byte must be 0; it is {head.values}.")
+        factor, count = reader.unpack(_FIELDS, "the factor and the number of relayed payloads")
+        if count == 0:
+            raise WireError("A relay holds no payloads; it must hold at least one.")
+        rows = tuple(read_part(reader, head.dim) for _ in range(count))
+        _require_summable(rows, factor)
+        return cls.of(rows, factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Payload):
+    """A stack of payloads that may differ in form."""
+
+    payloads: tuple[Payload, ...]  # N single ones
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        return self.payloads[0].dim
+
+    def dense(self) -> Tensor:
+        return torch.stack([payload.dense() for payload in self.payloads])
+
+    def nbytes(self) -> Tensor:
+        return torch.stack([payload.nbytes() for payload in self.payloads])
+
+    def paper_nbytes(self) -> Tensor:
+        return torch.stack([payload.paper_nbytes() for payload in self.payloads])
+
+    def rows(self) -> list[Payload]:
+        return list(self.payloads)
+
+    def add_to(self, total: Tensor) -> None:
+        raise WireError("A stack of payloads cannot be added to one vector; take it apart with rows().")
+
+    def encode(self) -> bytes:
+        return encode_head(0, 0, self.dim, torch.Size([len(self.payloads)]))  # says what is wrong
+
+    def largest(self) -> float:
+        return max(payload.largest() for payload in self.payloads)
+
+
+def mean(rows: Sequence[Payload]) -> Tensor:
+    """The mean of the decoded payloads, (dim,), added up in their order.
+
+    The divisor is a tensor on the device: dividing by a number of the host is, on a GPU, a product with its rounded
+    reciprocal, and the last bit would depend on the device.
+    """
+    total = torch.zeros_like(rows[0].dense())
+    for row in rows:
+        row.add_to(total)
+    return total / torch.full((), len(rows), dtype=total.dtype, device=total.device)
+
+
+def _require_summable(rows: Sequence[Payload], factor: float) -> None:
+    """Neither the sum nor its product with the factor may overflow."""
+    require_below(MAX_FACTOR, abs(factor), "The factor of a relay")
+    require_below(MODERATE, max(row.largest() for row in rows), "The numbers in a relay")

@@ -1,0 +1,73 @@
+"""A vector sent as some of its entries, at indices that both sides draw from the same key."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor
+
+from fedcef.core import rng
+from fedcef.wire.payload import COUNT, HEAD, SEEDED, Head, Payload, encode_count, encode_head, read_count
+from fedcef.wire.reader import Reader
+from fedcef.wire.values.value_forms import read_values
+from fedcef.wire.values.values import Sent, as_values, rows_of
+
+_KEY = struct.Struct("<q")
+
+
+@dataclass(frozen=True, eq=False)
+class Seeded(Payload):
+    values: Sent  # (..., k), at the indices rng.subset(key, dim, k)
+    key: Tensor  # () int64, shared by the stack
+    dim: int
+    support: Tensor | Callable[[], Tensor] | None = (
+        None  # (k,) those indices, where it is known how to save drawing them
+    )
+
+    def dense(self) -> Tensor:
+        values, support = as_values(self.values).dense(), self._support()
+        return values.new_zeros((*values.shape[:-1], self.dim)).scatter(-1, support.expand(values.shape), values)
+
+    def nbytes(self) -> Tensor:
+        return HEAD.size + COUNT.size + as_values(self.values).nbytes() + _KEY.size
+
+    def paper_nbytes(self) -> Tensor:
+        return as_values(self.values).each(4 * self.values.shape[-1])
+
+    def rows(self) -> list[Payload]:
+        support = self._support()
+        return [Seeded(row, self.key, self.dim, support) for row in rows_of(self.values)]
+
+    def add_to(self, total: Tensor) -> None:
+        total.index_add_(0, self._support(), as_values(self.values).dense().to(total.dtype))
+
+    def encode(self) -> bytes:
+        values = as_values(self.values)
+        head = encode_head(SEEDED, values.code, self.dim, values.shape[:-1])
+        count = encode_count(values.shape[-1], self.dim)
+        return head + count + values.encode() + _KEY.pack(int(self.key))
+
+    def largest(self) -> float:
+        return as_values(self.values).largest()
+
+    @classmethod
+    def read(cls, reader: Reader, head: Head) -> Seeded:
+        count = read_count(reader, head.dim)
+        values = read_values(reader, head.values, count)
+        (key,) = reader.unpack(_KEY, "the key")
+        return cls(values, torch.tensor(key), head.dim, partial(_drawn, key, head.dim, count))
+
+    def _support(self) -> Tensor:
+        if self.support is None:
+            return rng.subset(self.key, self.dim, self.values.shape[-1])
+        return self.support if isinstance(self.support, Tensor) else self.support()
+
+
+@lru_cache(maxsize=4)
+def _drawn(key: int, dim: int, count: int) -> Tensor:
+    """Remembered, because drawing costs a sort and the messages of a round's clients, decoded one by one, share it."""
+    return rng.subset(torch.tensor(key), dim, count)

@@ -1,0 +1,117 @@
+"""What stands at the entries that are sent: plain numbers, or one of the shorter forms that `Values` are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from fedcef.wire.codes.tree import TensorTree
+from fedcef.wire.errors import WireError
+from fedcef.wire.values import value_types
+
+LEVELS, LEVEL_TABLES, POWERS = range(5, 8)
+"""Numbers in a payload's value-type byte beyond those of plain numbers (`value_types`)."""
+
+
+class Values(TensorTree, ABC):
+    """The values of one vector, or of a stack of them, (..., k), in the form in which they travel."""
+
+    @property
+    @abstractmethod
+    def code(self) -> int:
+        """The number of this form in a payload's value-type byte."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> torch.Size:
+        """(..., k)."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """The decoded values, (..., k), in a type to compute with."""
+
+    @abstractmethod
+    def nbytes(self) -> Tensor:
+        """The exact encoded size for each vector, int64 (...): tensor operations only, nothing is read back."""
+
+    @abstractmethod
+    def rows(self) -> list[Values]:
+        """A stack (N, ...) taken apart along its first axis."""
+
+    @abstractmethod
+    def encode(self) -> bytes:
+        """The bytes of a single vector's values."""
+
+    @abstractmethod
+    def each(self, size: int) -> Tensor:
+        """The same size for each vector of the stack, int64 (...)."""
+
+    @abstractmethod
+    def largest(self) -> float:
+        """The largest magnitude among the numbers that a single vector's bytes carry, read back; 0 for none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Floats(Values):
+    """Numbers sent one by one in the type that they have."""
+
+    numbers: Tensor  # (..., k)
+
+    @property
+    def code(self) -> int:
+        return value_types.of_tensor(self.numbers).code
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.numbers.shape
+
+    def dense(self) -> Tensor:
+        return self.numbers.float() if self.numbers.dtype.itemsize == 2 else self.numbers
+
+    def nbytes(self) -> Tensor:
+        return self.each(self.shape[-1] * self.numbers.dtype.itemsize)
+
+    def each(self, size: int) -> Tensor:
+        return for_each_vector(size, self.numbers)
+
+    def rows(self) -> list[Values]:
+        return [Floats(row) for row in self.numbers.unbind()]
+
+    def encode(self) -> bytes:
+        return value_types.to_bytes(self.numbers)
+
+    def largest(self) -> float:
+        return largest_of(self.numbers)
+
+
+Sent: TypeAlias = Tensor | Values
+"""Values as a payload holds them: a float tensor stands for `Floats`."""
+
+
+def as_values(sent: Sent) -> Values:
+    return Floats(sent) if isinstance(sent, Tensor) else sent
+
+
+def rows_of(sent: Sent) -> Sequence[Sent]:
+    """A stack (N, ...) taken apart along its first axis."""
+    return list(sent.unbind()) if isinstance(sent, Tensor) else sent.rows()
+
+
+def for_each_vector(size: int, stack: Tensor) -> Tensor:
+    """The same size for all vectors of a stack (..., k): int64 (...)."""
+    return torch.full(stack.shape[:-1], size, dtype=torch.int64, device=stack.device)
+
+
+def largest_of(numbers: Tensor) -> float:
+    return float(numbers.abs().max()) if numbers.numel() else 0.0
+
+
+def require_below(limit: float, largest: float, what: str) -> None:
+    """Refuse numbers whose sums or products could overflow, so that whatever is decoded is finite."""
+    if not largest < limit:
+        raise WireError(f"{what} must be smaller than {limit:g} in magnitude; one is {largest:g}.")

@@ -1,29 +1,38 @@
-"""From names and options to objects: the border at which settings are checked."""
+"""From names and options to objects: the border at which settings are checked.
+
+A part (a method, a compressor, a regulariser, a schedule, a data set, …) is named by its name in a registry, or by the
+import path of a class of the user's own, "package.module:Class".  Its options are the fields of its dataclass.
+"""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from fedcef.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedcef.algorithms.algorithm import Algorithm
-    from fedcef.regularizers import Regularizer
+from fedcef.core.errors import ConfigError, FedcefError
 
 T = TypeVar("T")
 
+Section = dict[str, Any]
+"""A section of settings: the `name` of a part, and its options."""
+
 
 def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, Any], **given: Any) -> T:
-    """The registered dataclass that options["name"] names, with its other options checked field by field.
+    """The part that options["name"] names, with its other options checked field by field.
 
     `given` are fields that come from elsewhere and are no options of this section.
+
+    >>> make("compressor", COMPRESSORS, {"name": "topk", "ratio": 0.01})
+    TopK(ratio=0.01, values='float32')
     """
-    kind = registry[choose(f"{section}.name", options.get("name"), registry)]
+    kind = find(f"{section}.name", options.get("name"), registry)
     own = [f.name for f in fields(kind) if f.name not in given]  # type: ignore[arg-type]
     for key in options:
         if key not in ["name", *own]:
@@ -35,6 +44,51 @@ def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, An
     return kind(**checked, **given)
 
 
+def find(key: str, name: Any, registry: Mapping[str, type[T]]) -> type[T]:
+    """The class of this name, or at this import path; one from outside must be of the registry's kind."""
+    if not is_path(name):
+        return registry[choose(key, name, registry)]
+    kind, wanted = imported(key, name), kind_of(registry)
+    if not (isinstance(kind, type) and issubclass(kind, wanted) and is_dataclass(kind)):
+        raise ConfigError(f"{key} is {name!r}; it must be a dataclass that derives from {wanted.__name__}.")
+    return kind
+
+
+def is_path(name: Any) -> bool:
+    """Whether a name is an import path, "package.module:thing"."""
+    return isinstance(name, str) and ":" in name
+
+
+def imported(key: str, path: str) -> Any:
+    """What an import path names; modules beside the settings are found, as by `python -m`."""
+    module_name, _, name = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except FedcefError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigError(f"{key} is {path!r}, but {module_name} needs {error.name}, which is missing.") from None
+        raise ConfigError(
+            f"{key} is {path!r}, but there is no module {module_name}; start where it lies, or install it."
+        ) from None
+    except (ValueError, TypeError):
+        raise ConfigError(f"{key} is {path!r}; it must be like package.module:name.") from None
+    thing = getattr(module, name, None)
+    if not callable(thing):
+        raise ConfigError(f"{key} is {path!r}, but {module_name} has no function or class {name or '(no name)'}.")
+    return thing
+
+
+def kind_of(registry: Mapping[str, type[T]]) -> type[T]:
+    """What all classes of a registry derive from."""
+    first, *others = registry.values()
+    return next(kind for kind in first.__mro__ if all(issubclass(other, kind) for other in others))
+
+
 def validate(thing: Any) -> None:
     """Check the plain fields of an object that was made by hand as those of one from a file are checked."""
     hints = get_type_hints(type(thing), include_extras=True)
@@ -44,27 +98,25 @@ def validate(thing: Any) -> None:
             check(f.name, hints[f.name], value)
 
 
-def check_prox_steps(h_name: str, h: Regularizer, name: str, algorithm: Algorithm, rounds: int) -> None:
-    """Refuse a weakly convex regulariser whose proximal operator would be multivalued for the steps taken."""
-    limit, longest = h.largest_step, algorithm.largest_prox_step(rounds)
-    if 0 < limit <= longest:
-        raise ConfigError(
-            f"The regulariser {h_name} needs proximal steps below {limit:g}, but {name} takes steps up to {longest:g} "
-            f"in {rounds} rounds.  Give the regulariser a larger gamma (mcp) or a (scad), or lower local_lr, server_lr "
-            "or local_steps."
-        )
-
-
 def completed(
     registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()
-) -> dict[str, Any]:
-    """The options with the named thing's defaults filled in, as a record of what was run."""
-    kind = registry.get(str(options.get("name")))
-    if kind is None:
+) -> Section:
+    """The options with the named part's defaults filled in, as a record of what was run."""
+    name = options.get("name")
+    if not (is_path(name) or name in registry):
         return dict(options)
+    kind = find("name", name, registry)
     plain = {f.name: f.default for f in fields(kind) if isinstance(f.default, bool | int | float | str)}
     shown = {key: value for key, value in plain.items() if key not in set(without)}
-    return {"name": options["name"], **shown, **options}
+    return {"name": name, **shown, **options}
+
+
+def described(thing: object, registry: Mapping[str, type[Any]], *, without: Iterable[str] = ()) -> Section:
+    """An object as a section of settings: its name in the registry, or its class's, and its plain fields."""
+    name = next((name for name, kind in registry.items() if type(thing) is kind), type(thing).__name__)
+    names = [f.name for f in fields(thing) if f.name not in set(without)] if is_dataclass(thing) else []
+    plain = {field: getattr(thing, field) for field in names}
+    return {"name": name, **{key: value for key, value in plain.items() if isinstance(value, bool | int | float | str)}}
 
 
 def check(key: str, kind: Any, value: Any) -> Any:
@@ -84,6 +136,7 @@ def choose(key: str, name: Any, allowed: Iterable[str]) -> str:
 
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
+    """What to say of a setting that does not exist."""
     allowed = list(allowed)
     return f"There is no setting {key}; there are {', '.join(allowed)}.{suggest(key, allowed)}"
 

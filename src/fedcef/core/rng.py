@@ -6,11 +6,14 @@ simulator, a deployed client, a resumed run and any device get the same minibatc
 
 The hash is the finaliser of SplitMix64 (Steele, Lea, Flood 2014) on wrap-around 64-bit integers; it
 uses only exact integer operations, so CPU and GPU agree bit for bit.
+
+Who draws what in a round is said in one place, `fedcef.core.round`; no other module folds keys of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import CONTINUOUS, UNIQUE, IntEnum, verify
 from typing import NamedTuple
 
 import torch
@@ -20,9 +23,27 @@ _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio, as a signed 64-
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
-BATCHES, COMPRESSION, COHORT, PARTITION, PARAMETERS, SYNTHETIC, ROUNDS, CLIENTS, DROPOUT, AUGMENT, SERVER = range(1, 12)
-"""What a key is folded for.  Keys with different purposes never meet: a number (a round, a client, a step) is folded
-into a key only after the purpose that says what it counts."""
+
+@verify(UNIQUE, CONTINUOUS)
+class Purpose(IntEnum):
+    """What a key is folded for.
+
+    Keys with different purposes never meet: a number (a round, a client, a step) is folded into a key only after the
+    purpose that says what it counts.  The numbers are part of every result; a new purpose takes the next one.
+    """
+
+    BATCHES = 1
+    COMPRESSION = 2
+    COHORT = 3
+    PARTITION = 4
+    PARAMETERS = 5
+    SYNTHETIC = 6
+    ROUNDS = 7
+    CLIENTS = 8
+    DROPOUT = 9
+    AUGMENT = 10
+    SERVER = 11
+    NOISE = 12
 
 
 class Key(NamedTuple):
@@ -31,8 +52,9 @@ class Key(NamedTuple):
     shared: Tensor  # ()
     own: Tensor  # (...): one key per client of the cohort
 
-    def fold(self, purpose: int) -> Key:
-        return Key(fold(self.shared, purpose), fold(self.own, purpose))
+    def fold(self, purpose: Purpose) -> Key:
+        """The keys of one purpose."""
+        return Key(fold(self.shared, Purpose(purpose)), fold(self.own, Purpose(purpose)))
 
 
 def seed_key(seed: int) -> Tensor:
@@ -40,16 +62,24 @@ def seed_key(seed: int) -> Tensor:
     return _mix(torch.tensor(_signed(seed), dtype=torch.int64) + _GOLDEN)
 
 
+def data_key(seed: int, purpose: Purpose, *numbers: int | Tensor) -> Tensor:
+    """A key for what is drawn once and not in a round: a deal of the samples, start values, made-up data."""
+    key = fold(seed_key(seed), Purpose(purpose))
+    for number in numbers:
+        key = fold(key, number)
+    return key
+
+
 def fold(key: Tensor, data: int | Tensor) -> Tensor:
     """A new key for `data` (a round, a client, a purpose) under `key`; broadcasts."""
-    spread = (data + 1) * _GOLDEN if isinstance(data, Tensor) else _signed((data + 1) * _GOLDEN)
+    spread = (data + 1) * _GOLDEN if isinstance(data, Tensor) else _signed((int(data) + 1) * _GOLDEN)
     return _mix(_mix(key ^ spread) + _GOLDEN)
 
 
 def round_key(seed: int, round_: int | Tensor, clients: Tensor) -> Key:
     """The key of a round for the given client numbers; the round may be a number on the clients' device."""
-    shared = fold(fold(seed_key(seed), ROUNDS), round_).to(clients.device)
-    return Key(shared, fold(fold(shared, CLIENTS), clients))
+    shared = fold(fold(seed_key(seed), Purpose.ROUNDS), round_).to(clients.device)
+    return Key(shared, fold(fold(shared, Purpose.CLIENTS), clients))
 
 
 def bits(key: Tensor, count: int) -> Tensor:
@@ -69,12 +99,11 @@ def normal(key: Tensor, count: int) -> Tensor:
     return numbers
 
 
-def normals(seed: int, purpose: int) -> Callable[..., Tensor]:
+def normals(seed: int, purpose: Purpose) -> Callable[..., Tensor]:
     """A source of standard normal tensors for made-up data: draw(which, *shape), float64, each `which` its own."""
-    root = fold(seed_key(seed), purpose)
 
     def draw(which: int, *shape: int) -> Tensor:
-        return normal(fold(root, which), torch.Size(shape).numel()).reshape(shape)
+        return normal(data_key(seed, purpose, which), torch.Size(shape).numel()).reshape(shape)
 
     return draw
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -19,11 +19,9 @@ from torch import Tensor
 from fedcef.core.errors import ConfigError
 from fedcef.core.ranges import Count, Fraction, UnitInterval
 
-if TYPE_CHECKING:
-    from fedcef.algorithms.algorithm import Algorithm
-
-
 class Schedule(ABC):
+    """A factor on a step size, by the number of the round."""
+
     @abstractmethod
     def factor(self, round_: Tensor) -> Tensor:
         """The factor in a round (counted from 0), float64; both 0-dim."""
@@ -71,13 +69,3 @@ class Step(Schedule):
 
 
 SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "cosine": Cosine, "step": Step}
-
-
-def in_round(algorithm: Algorithm, local: Schedule, server: Schedule, round_: Tensor) -> Algorithm:
-    """The algorithm with the step sizes of a round; as it is where both schedules are constant."""
-    changed: dict[str, Any] = {}
-    if not isinstance(local, Constant):
-        changed["local_lr"] = algorithm.local_lr * local.factor(round_)
-    if not isinstance(server, Constant):
-        changed["server_lr"] = algorithm.server_lr * server.factor(round_)
-    return replace(algorithm, **changed) if changed else algorithm

@@ -1,0 +1,138 @@
+"""The facts of a round: who takes part, what everyone draws, how long the steps are.
+
+All follow from the options of the run, the number of clients and the round's number.  The simulator, the server and
+the clients of a deployment and the report ask here, so that they agree; no other module derives a key.
+
+    seed → ROUNDS → round              shared by all participants of a round
+         → COHORT (→ attempt)          who takes part
+         → COMPRESSION                 what a compressor shares
+         → SERVER                      what the server draws
+         → CLIENTS → client            one client's own
+             → BATCHES                 its minibatches
+             → AUGMENT                 what happens to their images
+             → COMPRESSION             what a compressor has of its own
+             → DROPOUT → step          its masks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedcef.core import rng
+from fedcef.core.errors import ConfigError
+from fedcef.core.rng import Key, Purpose
+from fedcef.core.schedules import Constant, Schedule
+from fedcef.core.training import Training
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round, for the clients given: a cohort (S,), or a single client ()."""
+
+    number: Tensor
+    """Of the round, counted from 0: a 0-dim int64 on the device."""
+    clients: Tensor
+    """The clients' numbers, in ascending order."""
+    share: float
+    """The cohort's share of all clients, S/N."""
+    key: Key
+    """What all participants share, and what each of the clients has of its own; not yet folded for any purpose."""
+    local_schedule: Schedule
+    server_schedule: Schedule
+
+    @property
+    def compression(self) -> Key:
+        """What the compressors of these clients draw from."""
+        return self.key.fold(Purpose.COMPRESSION)
+
+    @property
+    def server(self) -> Tensor:
+        """What the server draws from; the participants have it too."""
+        return rng.fold(self.key.shared, Purpose.SERVER)
+
+    @property
+    def batches(self) -> Tensor:
+        """What each client's minibatches are drawn from."""
+        return rng.fold(self.key.own, Purpose.BATCHES)
+
+    @property
+    def augmentation(self) -> Tensor:
+        """What happens to the images of each client's minibatches."""
+        return rng.fold(self.key.own, Purpose.AUGMENT)
+
+    def dropout(self, step: int) -> Tensor:
+        """What each client's dropout masks are drawn from in a local step."""
+        return rng.fold(rng.fold(self.key.own, Purpose.DROPOUT), step)
+
+    def scheduled(self, algorithm: A) -> A:
+        """The algorithm with the step sizes of this round; as it is where both schedules are constant."""
+        changed: dict[str, Any] = {}
+        for name, schedule in (("local_lr", self.local_schedule), ("server_lr", self.server_schedule)):
+            if not isinstance(schedule, Constant):
+                changed[name] = getattr(algorithm, name) * schedule.factor(self.number)
+        return replace(algorithm, **changed) if changed else algorithm  # type: ignore[type-var]
+
+
+class Rounds:
+    """The rounds of a run."""
+
+    def __init__(self, training: Training, num_clients: int, device: torch.device | str = "cpu") -> None:
+        self.training, self.num_clients, self.device = training, num_clients, torch.device(device)
+        self.cohort_size = training.clients_per_round or num_clients
+        if not 1 <= self.cohort_size <= num_clients:
+            raise ConfigError(
+                f"clients_per_round is {self.cohort_size}; it must be between 1 and num_clients = {num_clients}."
+            )
+        self._local = training.local_schedule.for_rounds(training.rounds)
+        self._server = training.server_schedule.for_rounds(training.rounds)
+
+    def at(self, number: int | Tensor, clients: Tensor | None = None) -> Round:
+        """The round of this number, for its cohort or for the clients given."""
+        number = self._on_device(number)
+        everyone = clients if clients is not None else self.cohort(number)
+        key = rng.round_key(self.training.seed, number, everyone)
+        share = everyone.numel() / self.num_clients
+        return Round(number, everyone, share, key, self._local, self._server)
+
+    def of_client(self, number: int | Tensor, client: int) -> Round:
+        """The round of this number as one client has it: its keys are 0-dim."""
+        return self.at(number, torch.tensor(client, device=self.device))
+
+    def cohort(self, number: int | Tensor) -> Tensor:
+        """The clients that take part in a round, in ascending order."""
+        everyone = torch.arange(self.num_clients, device=self.device)
+        if self.cohort_size == self.num_clients:
+            return everyone
+        return rng.subset(self._cohort_key(number), self.num_clients, self.cohort_size)
+
+    def cohort_among(self, connected: Sequence[int], number: int, attempt: int = 0) -> list[int]:
+        """The cohort of a round if only these clients can be reached.
+
+        With everyone connected it is `cohort`; another attempt at the same round draws others.
+        """
+        if self.cohort_size >= len(connected):
+            return list(connected)
+        key = self._cohort_key(number)
+        key = rng.fold(key, attempt) if attempt else key
+        return [connected[i] for i in rng.subset(key, len(connected), self.cohort_size).tolist()]
+
+    def _cohort_key(self, number: int | Tensor) -> Tensor:
+        nobody = torch.zeros(0, dtype=torch.int64, device=self.device)
+        return rng.fold(rng.round_key(self.training.seed, number, nobody).shared, Purpose.COHORT)
+
+    def _on_device(self, number: int | Tensor) -> Tensor:
+        if isinstance(number, Tensor):
+            return number
+        return torch.full((), number, dtype=torch.int64, device=self.device)
+
+
+def rehearsal_key(clients: Tensor) -> Key:
+    """A key for trying out a message before the first round; it is no round's own purpose."""
+    return rng.round_key(0, 0, clients)

@@ -1,0 +1,149 @@
+"""The options of a run: each is declared, checked and explained here, and nowhere else.
+
+`fedcef.run`, `Simulation`, the settings in TOML files (`runs.settings.Settings` is a `Training` with more) and a
+deployed client all take this object, so that an option means the same everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    ValidationError,
+    ValidationInfo,
+)
+
+from fedcef.core.amounts import as_bytes
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import Section, described, explain, make, unknown_key, validate
+from fedcef.core.precision import Precision
+from fedcef.core.ranges import Count, NonNegative, NotNegative
+from fedcef.core.schedules import SCHEDULES, Constant, Schedule
+
+Weighting = Literal["uniform", "samples"]
+"""How clients count in a mean: alike, as in the paper, or by their number of samples."""
+
+OracleName = Literal["auto", "loop", "stacked", "batched"]
+"""How the clients' gradients are computed; see `fedcef.oracles`."""
+
+
+def _none_is_zero(value: Any) -> Any:
+    return 0 if value is None else value
+
+
+def _as_schedule(value: Any, info: ValidationInfo) -> Schedule:
+    """A schedule from an object, a name or a section of settings."""
+    section = str(info.field_name)
+    if isinstance(value, Schedule):
+        if is_dataclass(value):
+            validate(value)
+        return value
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, dict):
+        raise ValueError("a schedule, its name or a section with its name and options")
+    return make(section, SCHEDULES, {"name": "constant", **value})
+
+
+def _as_section(schedule: Schedule) -> Section:
+    return described(schedule, SCHEDULES)
+
+
+ScheduleOption = Annotated[SkipValidation[Schedule], BeforeValidator(_as_schedule), PlainSerializer(_as_section)]
+
+
+class Options(BaseModel):
+    """Frozen options whose mistakes are told in one sentence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(self._sentence(error)) from None
+
+    @classmethod
+    def _sentence(cls, error: ValidationError) -> str:
+        first = error.errors()[0]
+        if first["type"] != "extra_forbidden":
+            return explain(error)
+        *section, key = map(str, first["loc"])
+        kind: Any = cls
+        for name in section:
+            kind = _model_in(kind.model_fields[name].annotation) if name in kind.model_fields else kind
+        names = [field.alias or name for name, field in kind.model_fields.items()]
+        return unknown_key(".".join([*section, key]), [".".join([*section, name]) for name in names])
+
+
+def _model_in(annotation: Any) -> Any:
+    """The model behind an annotation: itself, or the one inside an optional or a tuple."""
+    inner = getattr(annotation, "__args__", ())
+    return next((kind for kind in inner if isinstance(kind, type) and issubclass(kind, BaseModel)), annotation)
+
+
+class Evaluation(BaseModel):
+    """When and on what a run is evaluated: the section `eval`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: Count = 1
+    """Rounds between evaluations; the first and the last round are always evaluated."""
+    train_samples: NotNegative = 0
+    """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
+    optimum: bool = False
+    """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
+
+
+class Training(Options):
+    """All options of a run but the problem and the method.
+
+    >>> Training(rounds=200, batch_size=32, clip_norm=5.0, local_schedule="cosine")
+    """
+
+    rounds: Count = 100
+    """How many rounds there are."""
+    seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
+    """What decides minibatches, cohorts, random compressors and, for the shipped data, the deal and the start."""
+    clients_per_round: Annotated[NotNegative, BeforeValidator(_none_is_zero)] = 0
+    """How many clients take part in a round; 0 = all."""
+    batch_size: NotNegative = 64
+    """Samples of a local step, drawn with replacement; 0 = all of a client's samples: exact gradients."""
+    clip_norm: Annotated[NonNegative, BeforeValidator(_none_is_zero)] = 0.0
+    """Largest norm of a client's minibatch gradient; 0 = off."""
+    weighting: Weighting = "uniform"
+    """How clients count in the mean: alike, as in the paper, or by their number of samples."""
+    local_schedule: ScheduleOption = Constant()
+    """A factor on local_lr that changes from round to round."""
+    server_schedule: ScheduleOption = Constant()
+    """A factor on server_lr that changes from round to round."""
+    oracle: OracleName = "auto"
+    """How gradients are computed: client after client, all in one call, by kernels for all, or whatever suits."""
+    precision: Precision = "float32"
+    """The arithmetic of gradients; everything else is float32, or float64 for the precision of that name."""
+    cuda_graphs: bool = True
+    """Whether a GPU replays a recording of the round, where the round can be recorded."""
+    snapshot_every: NotNegative = 10
+    """Rounds between snapshots to resume from; 0 = none."""
+    budget: Annotated[NotNegative, BeforeValidator(lambda amount: as_bytes(_none_is_zero(amount)))] = 0
+    """What all clients together may send and receive, e.g. "300MB": ratios then change from round to round; 0 = off."""
+    budget_tilt: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """Above 0 the first rounds get more of the budget than the last, below 0 less."""
+    eval: Evaluation = Evaluation()
+    """When the model is evaluated, and on how many samples."""
+
+    def is_evaluated(self, round_: int) -> bool:
+        """Whether the model is evaluated after so many rounds."""
+        return round_ == self.rounds or round_ % self.eval.every == 0
+
+    def is_kept(self, round_: int) -> bool:
+        """Whether a snapshot is taken after so many rounds."""
+        due = round_ == self.rounds or (self.snapshot_every and round_ % self.snapshot_every == 0)
+        return bool(self.snapshot_every and round_ and due)

@@ -78,9 +78,9 @@ def problem(num_clients: int, seed: int, clients: tuple[int, ...] | None) -> Any
 
 def settings(contender: str, rounds: int) -> Any:
     """The clients read them from experiment.toml, beside the notes."""
-    from fedcef.runs.settings import Config
+    from fedcef.runs.settings import Settings
 
-    return Config(
+    return Settings(
         rounds=rounds,
         num_clients=CLIENTS,
         local_steps=STEPS,

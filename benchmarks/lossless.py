@@ -20,7 +20,7 @@ from measure import machine, write
 
 from fedcef.algorithms import FedCEF
 from fedcef.algorithms.algorithm import Message, Received, State
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense, FrameKind, decode, encode
 
@@ -32,7 +32,7 @@ class UncodedFedCEF(FedCEF):
         return {"increment": Dense(received.share * received.mean["delta"])}, {}
 
 
-def simulation(config: Config, uncoded: bool) -> Simulation:
+def simulation(config: Settings, uncoded: bool) -> Simulation:
     problem = config.build_problem()
     algorithm = config.build_algorithm(problem)
     if not isinstance(algorithm, FedCEF) or algorithm.downlink != "increment":
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="changes")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    config = load_config(arguments.experiment, arguments.changes)
+    config = load_settings(arguments.experiment, arguments.changes)
 
     coded, uncoded = simulation(config, False), simulation(config, True)
     follower = {name: vector.clone() for name, vector in coded.replica.items()}

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from deployment.setting import equal, simulation
 from faults.plan import Event, Plan
 from fedcef.deployment import Coordinator, Store
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.wire import decode, split
 
 ROUNDING = 1e-5
@@ -45,7 +45,7 @@ NEVER = ("another state", "another replica", "lost state", "other vectors")
 class Watch:
     """Looks at the disks of a deployment from outside."""
 
-    def __init__(self, folder: Path, config: Config, plan: Plan) -> None:
+    def __init__(self, folder: Path, config: Settings, plan: Plan) -> None:
         self.folder, self.config, self.plan, self.run = folder, config, plan, folder / "run"
         self.violations: list[str] = []
         self.frames: dict[int, str] = {}

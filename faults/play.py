@@ -9,13 +9,13 @@ from pathlib import Path
 from faults.checks import Watch
 from faults.network import HERE, Network
 from faults.plan import Event, Plan
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 
 STUCK_S = 600.0
 """Longer than any round takes without that anything happens."""
 
 
-def play(folder: Path, seed: int, config: Config, events: Sequence[Event], tell: Callable[[str], None]) -> Watch:
+def play(folder: Path, seed: int, config: Settings, events: Sequence[Event], tell: Callable[[str], None]) -> Watch:
     """Play these events in a new folder; what is returned has seen it all."""
     plan = Plan.write(folder, seed, config.deployment.deadline_s, events)
     watch = Watch(folder, config, plan)
@@ -35,8 +35,8 @@ def play(folder: Path, seed: int, config: Config, events: Sequence[Event], tell:
     return watch
 
 
-def settings(rounds: int, deadline_s: float) -> Config:
-    return load_config(
+def settings(rounds: int, deadline_s: float) -> Settings:
+    return load_settings(
         str(HERE / "app" / "experiment.toml"), [f"rounds={rounds}", f"deployment.deadline_s={deadline_s:g}"]
     )
 

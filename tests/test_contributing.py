@@ -16,7 +16,7 @@ from algorithms.setting import Quadratics, simulate, simulate_some
 from fedcef.algorithms import ALGORITHMS, FedAvg
 from fedcef.core.errors import ConfigError
 from fedcef.regularizers import L1, Zero
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.simulation.simulation import Simulation
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +108,7 @@ def test_a_cohort_is_enough_to_take_a_step(kind):
 
 def test_settings_know_it(registered, kind):
     data = {"name": "lasso", "dim": 20, "samples": 10, "support": 5}
-    config = Config(num_clients=3, local_lr=0.01, data=data, algorithm={"name": registered, "momentum": 0.5})
+    config = Settings(num_clients=3, local_lr=0.01, data=data, algorithm={"name": registered, "momentum": 0.5})
     problem = config.build_problem()
     algorithm = config.build_algorithm(problem)
     assert type(algorithm) is kind

@@ -9,7 +9,7 @@ import pytest
 from fedcef.cli import completion
 from fedcef.cli import diagnosis as doctor
 from fedcef.cli import main as cli
-from fedcef.runs.settings import Config, experiments
+from fedcef.runs.settings import Settings, experiments
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_experiments_are_completed(tmp_path, monkeypatch):
 
 def test_settings_are_completed():
     keys = completion.setting("")
-    assert {key.rstrip("=").removesuffix(".name") for key in keys} == set(Config.model_fields)
+    assert {key.rstrip("=").removesuffix(".name") for key in keys} == set(Settings.model_fields)
     assert completion.setting("alg") == ["algorithm.name="]
     assert completion.setting("local_l") == ["local_lr="]
 

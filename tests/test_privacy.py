@@ -18,7 +18,7 @@ from fedcef.deployment.identity import settings_digest
 from fedcef.privacy import epsilon, sends_only_what_it_compresses
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 from fedcef.wire import Dense
 
 ABLE = [name for name, kind in ALGORITHMS.items() if kind.compresses]
@@ -31,7 +31,7 @@ def config(tmp_path):
     def load(*changes):
         path = tmp_path / "small.toml"
         path.write_text("local_steps = 2\n[compressor]\nname = 'topk'\n", "utf-8")
-        return load_config(str(path), changes)
+        return load_settings(str(path), changes)
 
     return load
 
@@ -194,7 +194,7 @@ def test_it_is_off_unless_asked_for(config):
 def test_settings_go_through_a_file_and_are_part_of_what_clients_must_share(config, tmp_path):
     private = config(*LASSO, *ON)
     (tmp_path / "again.toml").write_text(private.to_toml(), "utf-8")
-    again = load_config(str(tmp_path / "again.toml"))
+    again = load_settings(str(tmp_path / "again.toml"))
     assert again.privacy == private.privacy
     assert again.privacy.delta == 1e-5
     assert settings_digest(again) == settings_digest(private) != settings_digest(config(*LASSO))

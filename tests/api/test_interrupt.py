@@ -29,9 +29,9 @@ set = { local_lr = 0.02 }
 FROM_PYTHON = """
 import sys
 import fedcef
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
-problem = load_config("slow.toml").build_problem()
+problem = load_settings("slow.toml").build_problem()
 method = fedcef.FedCEF(local_lr=0.01, local_steps=30)
 fedcef.run(problem, method, rounds=25, eval_every=1, snapshot_every=1, out="out", resume="resume" in sys.argv)
 """

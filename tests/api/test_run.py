@@ -157,7 +157,7 @@ def test_settings_are_written_by_their_names(tmp_path):
         local_lr=0.1, compressor=TopK(ratio=0.5), downlink="lossy", down_compressor=TopK(ratio=0.25), mixing=0.5
     )
     run(problem, algorithm, rounds=1, local_schedule=Cosine(final=0.1), clip_norm=2.0, out=tmp_path, resume=True)
-    written = fedcef.runs.settings.load_config(str(tmp_path / "config.toml"))
+    written = fedcef.runs.settings.load_settings(str(tmp_path / "config.toml"))
     assert written.algorithm == {"name": "fedcef", "mixing": 0.5, "downlink": "lossy", "drift_weight": 1.0}
     assert written.down_compressor["ratio"] == 0.25
     assert written.regularizer == {"name": "l1", "weight": 2e-3, "on": ["0.weight"]}

@@ -17,7 +17,7 @@ from fedcef.report.figures.paper import paper
 from fedcef.report.page.page import page
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BASE = ("model.name=softmax", "rounds=14", "eval.every=1", "local_steps=2", "num_clients=5", "snapshot_every=0")
@@ -47,7 +47,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, changes in RUNS.items():
         with suppress(DivergedError):
-            run(load_config("demo", [*BASE, *changes]), RunFolder.new(folder / name))
+            run(load_settings("demo", [*BASE, *changes]), RunFolder.new(folder / name))
     return folder
 
 

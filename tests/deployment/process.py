@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 from fedcef.deployment import Coordinator, Store, Worker, one_client, without_data
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 
 def main(settings: str, path: Path) -> None:
-    config = load_config(settings)
+    config = load_settings(settings)
     problem = config.build_problem()
     if (path / "server" / "config.toml").exists():
         server = Coordinator.recover(path / "server", without_data(problem))

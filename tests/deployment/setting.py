@@ -10,7 +10,7 @@ from fedcef.core import rng
 from fedcef.core.rng import round_key
 from fedcef.deployment.protocol import Method
 from fedcef.oracles.oracle import Batches, make_oracle
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense
 
@@ -31,7 +31,7 @@ METHODS = {
 }
 
 
-def settings(method: str = "fedcef", **changes) -> Config:
+def settings(method: str = "fedcef", **changes) -> Settings:
     """Settings of a short run; the oracle goes client by client, so that its bits do not depend on their number."""
     base = {
         "rounds": 9,
@@ -45,10 +45,10 @@ def settings(method: str = "fedcef", **changes) -> Config:
         "regularizer": {"name": "l1", "weight": 0.05},
         "compressor": {"name": "topk", "ratio": 0.1},
     }
-    return Config(**{**base, **METHODS[method], **changes})
+    return Settings(**{**base, **METHODS[method], **changes})
 
 
-def simulation(config: Config) -> Simulation:
+def simulation(config: Settings) -> Simulation:
     problem = config.build_problem()
     method = Method(config, problem)
     return Simulation(
@@ -74,7 +74,7 @@ class Replayed:
     replicas: list[State] = field(default_factory=list)
 
 
-def replayed(config: Config, history: list[dict[int, bool]]) -> Replayed:
+def replayed(config: Settings, history: list[dict[int, bool]]) -> Replayed:
     """The run with these cohorts, all clients stacked as in the simulator; True marks a client that begins afresh.
 
     What such a client had sent is known here from the messages themselves, added up.

@@ -4,7 +4,7 @@ import pytest
 
 from fedcef.deployment.messages import OVERHEAD, RESULT_OVERHEAD
 from fedcef.report.data.records import load_runs
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 from fedcef.simulation.evaluation import Evaluator
 
 from .loopback import Loopback
@@ -94,7 +94,7 @@ def test_the_folder_is_a_run_folder(tmp_path):
     assert run.label == "deployed"
     assert run.last_round == summary["rounds"] == 9
     assert list(run.rounds["accepted"]) == [0.0] + 9 * [5.0]
-    assert load_config(str(tmp_path / "server" / "config.toml")).algorithm["mixing"] == 0.5
+    assert load_settings(str(tmp_path / "server" / "config.toml")).algorithm["mixing"] == 0.5
 
 
 def test_measures_are_recorded_in_evaluated_rounds(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedcef.algorithms import ALGORITHMS
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def test_a_method_has_its_page(name, pages):
 def test_its_command_is_one_that_runs(name, pages):
     words = pages.command(name).split()
     assert words[:3] == ["fedcef", "run", "demo"]
-    config = load_config("demo", [word for word in words[3:] if word != "--set"])
+    config = load_settings("demo", [word for word in words[3:] if word != "--set"])
     assert type(config.build_algorithm(config.build_problem())) is ALGORITHMS[name]
 
 

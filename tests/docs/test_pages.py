@@ -64,7 +64,7 @@ def test_choosing_lambda():
 @pytest.mark.parametrize("page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md"])
 def test_named_settings_and_experiments_exist(page):
     """Commands on the page are read as the command line reads them, up to the point where training would begin."""
-    from fedcef.runs.settings import load_config
+    from fedcef.runs.settings import load_settings
 
     commands = [
         line for language, text in blocks(page) if language == "sh" for line in text.replace("\\\n", " ").splitlines()
@@ -74,5 +74,5 @@ def test_named_settings_and_experiments_exist(page):
         if words[:2] != ["fedcef", "run"] or words[2].startswith("--"):
             continue
         changes = [after.strip("'") for before, after in pairwise(words) if before == "--set"]
-        config = load_config(words[2], changes)
+        config = load_settings(words[2], changes)
         config.build_algorithm(config.build_problem())

@@ -17,7 +17,7 @@ from fedcef.export.trained import INPUTS
 from fedcef.problems.data.datasets import DATASETS, load
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
 
@@ -34,7 +34,7 @@ def sparse_run(tmp_path_factory):
     changes = ["rounds=25", "eval.every=25", "num_clients=4", "local_steps=5", "server_lr=2", "compressor.ratio=0.5"]
     changes += ["regularizer.name=group_lasso", "regularizer.weight=1e-2"]
     folder = RunFolder.new(tmp_path_factory.mktemp("runs") / "digits")
-    run(load_config("demo", changes), folder)
+    run(load_settings("demo", changes), folder)
     return folder.path
 
 
@@ -42,7 +42,7 @@ def sparse_run(tmp_path_factory):
 def lasso_run(tmp_path_factory):
     changes = ["rounds=2", "num_clients=2", "data.dim=12", "data.samples=8", "data.support=4"]
     folder = RunFolder.new(tmp_path_factory.mktemp("runs") / "lasso")
-    run(load_config("lasso", changes), folder)
+    run(load_settings("lasso", changes), folder)
     return folder.path
 
 

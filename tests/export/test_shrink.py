@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcef.export.chain import NotAChainError
+from fedcef.core.chain import NotAChainError
 from fedcef.export.shrink import count, shrink
 from fedcef.export.trained import largest_difference
 from fedcef.problems.lasso import Linear

@@ -17,7 +17,7 @@ from deployment.setting import equal, simulation
 from fedcef.deployment import Coordinator
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 from .deployment import EXAMPLE, PATIENCE_S, Deployment
 
@@ -55,7 +55,7 @@ def test_four_clients_with_keys_over_tls(tmp_path):
         assert "Finished" in lab.log("run")
     assert not lab.processes()
 
-    config = load_config(str(EXAMPLE / "experiment.toml"), CHANGES)
+    config = load_settings(str(EXAMPLE / "experiment.toml"), CHANGES)
     deployed, simulated = RunFolder.open(tmp_path / "run"), RunFolder.new(tmp_path / "simulated")
     run(config, simulated)
     for real, virtual in zip(deployed.records(), simulated.records(), strict=True):

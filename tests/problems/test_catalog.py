@@ -9,7 +9,7 @@ from fedcef.problems.catalog import DATA
 from fedcef.problems.data.datasets import DATASETS
 from fedcef.problems.matrix import low_rank
 from fedcef.regularizers import Nuclear, Zero
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 
 
 def build(num_clients=3, seed=2, model=None, **section):
@@ -52,7 +52,7 @@ def test_impossible_options_are_refused(section, model, sentence):
 
 
 def test_the_nuclear_norm_finds_the_matrix():
-    config = Config(num_clients=2, data={"name": "matrix", "size": 4, "rank": 1}, regularizer={"name": "nuclear"})
+    config = Settings(num_clients=2, data={"name": "matrix", "size": 4, "rank": 1}, regularizer={"name": "nuclear"})
     h = config.build_problem().regularizer
     assert isinstance(h, Nuclear)
     assert h.matrices == ((0, 4, 4),)

@@ -12,7 +12,7 @@ from fedcef.cli.main import app
 from fedcef.core.errors import ConfigError
 from fedcef.deployment.client_problem import shard_of
 from fedcef.deployment.measures import measures_of
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text("utf-8")
 MODULE = next(b for b in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if "def build_problem" in b)
@@ -35,13 +35,13 @@ def here(tmp_path, monkeypatch):
 def guide(here):
     (here / "hospital.py").write_text(MODULE)
     (here / "hospital.toml").write_text(SETTINGS)
-    return load_config("hospital.toml")
+    return load_settings("hospital.toml")
 
 
 def test_the_guide_s_problem_runs(guide, here):
     result = CliRunner().invoke(app, ["run", "hospital.toml", "--set", "rounds=40", "--out", "out"])
     assert result.exit_code == 0, result.output
-    again = load_config("out/config.toml")
+    again = load_settings("out/config.toml")
     assert again.data == {"name": "hospital:build_problem", "hidden": 16}
     assert again.build_problem().dim == 30 * 16 + 16 + 16 * 2 + 2
 
@@ -68,7 +68,7 @@ def test_a_server_has_no_samples_and_measures_what_it_can(guide):
 def test_a_problem_without_clients_cannot_be_simulated(guide, here):
     (here / "empty.py").write_text(MODULE.replace("for i in wanted]", "for i in ()]"))
     with pytest.raises(ConfigError, match="returned a problem with 0 clients for clients=None; it must be 5"):
-        Config(num_clients=5, data={"name": "empty:build_problem"}).build_problem()
+        Settings(num_clients=5, data={"name": "empty:build_problem"}).build_problem()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_one_sentence(here, name, options, sentence):
     (here / "mine.py").write_text("def f(num_clients, seed, clients):\n    return 7\n")
     (here / "needy.py").write_text("import not_there\n")
     with pytest.raises(ConfigError, match=sentence):
-        Config(data={"name": name, **options}).build_problem()
+        Settings(data={"name": name, **options}).build_problem()
 
 
 def test_the_model_section_stays_away(guide):
@@ -98,4 +98,4 @@ def test_the_model_section_stays_away(guide):
 
 def test_a_misspelt_data_set_is_still_told(here):
     with pytest.raises(ConfigError, match="Did you mean digits"):
-        Config(data={"name": "digit"}).build_problem()
+        Settings(data={"name": "digit"}).build_problem()

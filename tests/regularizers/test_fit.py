@@ -12,7 +12,7 @@ from fedcef.core.layout import Layout
 from fedcef.regularizers import L1, REGULARIZERS, GroupLasso, Nuclear, NuclearBall, OnParameters
 from fedcef.regularizers.grouped import Block
 from fedcef.regularizers.matrix import Matrix
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 DOCS = (Path(__file__).parents[2] / "docs" / "regularizers.md").read_text("utf-8")
 MODEL = Layout(("conv", "norm", "dense"), ((4, 3, 2, 2), (4,), (5, 16)))
@@ -73,7 +73,7 @@ def test_matrices_must_be_known(kind):
 
 
 def build(*changes: str):
-    config = load_config("demo", changes)
+    config = load_settings("demo", changes)
     problem = config.build_problem()
     return problem, config.build_algorithm(problem)
 

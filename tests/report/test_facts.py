@@ -18,7 +18,7 @@ from fedcef.report.page.layers import layers_of, layers_section
 from fedcef.report.page.page import page
 from fedcef.report.page.reproduce import command_of
 from fedcef.report.page.traffic import parts_of, traffic
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 FACTS = {
@@ -102,7 +102,7 @@ def test_density_per_layer_is_counted_in_the_model(make_run):
 @pytest.mark.parametrize("label", ["FedCEF r=0.01", "true", 'it\'s "odd"', " 7"])
 def test_the_command_gives_the_very_settings(tmp_path, label):
     changes = ["compressor.ratio=0.01", "seed=3", "algorithm.downlink=lossy", f"label={json.dumps(label)}"]
-    settings = load_config("demo", changes).to_toml()
+    settings = load_settings("demo", changes).to_toml()
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.toml").write_text(settings)
@@ -112,7 +112,7 @@ def test_the_command_gives_the_very_settings(tmp_path, label):
     assert words[:3] == ["fedcef", "run", "demo"]
     assert words[3::2] == ["--set"] * (len(words[3:]) // 2)
     assert len(words) == 3 + 2 * len(changes)
-    again = tomllib.loads(load_config("demo", words[4::2]).to_toml())
+    again = tomllib.loads(load_settings("demo", words[4::2]).to_toml())
     assert again == tomllib.loads(settings)
 
 

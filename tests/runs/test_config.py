@@ -7,7 +7,7 @@ from fedcef.algorithms import ALGORITHMS, FedCEF, Zhang
 from fedcef.compressors import LayerwiseTopK, TopK
 from fedcef.core.errors import ConfigError
 from fedcef.regularizers import L1, ElasticNet, OnParameters
-from fedcef.runs.settings import Config, Evaluation, Variant, experiments, load_config
+from fedcef.runs.settings import Settings, Evaluation, Variant, experiments, load_settings
 
 LASSO = """
 rounds = 7
@@ -49,7 +49,7 @@ def config(tmp_path):
     def load(*changes, text=LASSO):
         path = tmp_path / "small.toml"
         path.write_text(text, "utf-8")
-        return load_config(str(path), changes)
+        return load_settings(str(path), changes)
 
     return load
 
@@ -203,19 +203,19 @@ def test_cuda_where_there_is_none(sentence, device):
 def test_no_such_file(tmp_path):
     path = tmp_path / "none.toml"
     with pytest.raises(ConfigError) as info:
-        load_config(str(path))
+        load_settings(str(path))
     assert str(info.value) == f"There is no file {path}."
 
 
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(ConfigError, match="There is no file"):
-        load_config(str(tmp_path / "folder.toml"))
+        load_settings(str(tmp_path / "folder.toml"))
 
 
 def test_no_such_experiment():
     with pytest.raises(ConfigError) as info:
-        load_config("no_such_experiment")
+        load_settings("no_such_experiment")
     assert str(info.value) == (
         f"There is no experiment 'no_such_experiment'; there are {', '.join(experiments())}, or give a .toml file."
     )
@@ -230,7 +230,7 @@ def test_a_file_that_is_no_text(tmp_path):
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"binary\.toml is not valid TOML: "):
-        load_config(str(path))
+        load_settings(str(path))
 
 
 # Changes
@@ -298,9 +298,9 @@ def test_a_section_that_the_file_does_not_have(config):
 
 
 def test_defaults(config):
-    assert config(text="") == Config(name="small")
-    assert Config().algorithm == {"name": "fedcef"}
-    assert Config().compressor == {"name": "identity"}
+    assert config(text="") == Settings(name="small")
+    assert Settings().algorithm == {"name": "fedcef"}
+    assert Settings().compressor == {"name": "identity"}
 
 
 def test_the_name_is_the_file_s_unless_it_says_otherwise(config):
@@ -415,14 +415,14 @@ def test_making_variants_changes_nothing(config):
 
 
 def test_no_variants(sentence):
-    assert sentence(of=Config.variants) == (
+    assert sentence(of=Settings.variants) == (
         "small has no [[compare]] entries; give each run a label and a table `set` of what differs."
     )
 
 
 def test_a_variant_with_a_bad_setting(sentence):
     text = LASSO + "[[compare]]\nlabel = 'a'\nset = { rouns = 3 }\n"
-    found = sentence(text=text, of=Config.variants)
+    found = sentence(text=text, of=Settings.variants)
     assert found.startswith("There is no setting rouns; there are name, ")
     assert found.endswith("  Did you mean rounds?")
 
@@ -462,7 +462,7 @@ def test_variants_are_written_by_the_name_that_files_use(config):
 @pytest.mark.parametrize("name", experiments())
 def test_every_experiment_is_valid_and_says_what_it_is(name):
     assert len(experiments()[name]) > 10
-    chosen = load_config(name)
+    chosen = load_settings(name)
     assert chosen.name == name
     for variant in chosen.variants() if chosen.compare else [chosen]:
         assert variant.algorithm["name"] in ALGORITHMS

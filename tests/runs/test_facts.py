@@ -10,7 +10,7 @@ from fedcef.problems.problem import Problem
 from fedcef.runs.facts import client_facts
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 
 SETTINGS = """
 rounds = 3
@@ -31,7 +31,7 @@ ratio = 0.1
 def facts_of(tmp_path, *changes):
     (tmp_path / "tiny.toml").write_text(SETTINGS)
     folder = RunFolder.new(tmp_path / "run")
-    summary = run(load_config(str(tmp_path / "tiny.toml"), changes), folder)
+    summary = run(load_settings(str(tmp_path / "tiny.toml"), changes), folder)
     return json.loads((folder.path / "facts.json").read_text()), summary
 
 

@@ -17,7 +17,7 @@ from fedcef.algorithms import ALGORITHMS
 from fedcef.core.errors import DivergedError, RunError
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import next_folder, run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 from fedcef.wire import read_frames
 
 SETTINGS = """
@@ -61,7 +61,7 @@ class Killed(BaseException):
 
 
 def run_in(path, settings, *changes, stop_after=None):
-    config = load_config(settings, ["local_lr=0.01", *changes])
+    config = load_settings(settings, ["local_lr=0.01", *changes])
 
     def watch(record):
         if stop_after is not None and record.get("round") == stop_after:
@@ -202,7 +202,7 @@ def test_a_resumed_run_that_differs_from_its_log_says_so(tmp_path, settings):
         run_in(tmp_path / "other", settings, "local_lr=0.02", stop_after=5)
     (tmp_path / "cut" / "round_log.bin").write_bytes((tmp_path / "other" / "round_log.bin").read_bytes())
     notes = []
-    config = load_config(settings, ["local_lr=0.01"])
+    config = load_settings(settings, ["local_lr=0.01"])
     run(config, RunFolder.open(tmp_path / "cut"), resume=True, watch=lambda r: notes.append(r.get("note")))
     assert any(note and "not what was logged" in note for note in notes)
 
@@ -222,7 +222,7 @@ def test_a_diverging_run_stops_with_advice_and_a_summary(tmp_path, settings):
 
 def test_folders_that_cannot_be_used(tmp_path, settings):
     run_in(tmp_path / "run", settings, "rounds=1")
-    config = load_config(settings)
+    config = load_settings(settings)
     with pytest.raises(RunError, match="already holds a run; go on with it by `fedcef run --resume"):
         RunFolder.new(tmp_path / "run")
     with pytest.raises(RunError, match=r"holds no run to resume; there is no config\.toml in it"):
@@ -231,7 +231,7 @@ def test_folders_that_cannot_be_used(tmp_path, settings):
         RunFolder.new(tmp_path / "tiny.toml" / "run").create(config.to_toml())
     folder = RunFolder.open(tmp_path / "run")
     with pytest.raises(RunError, match=r"does not fit the run's config\.toml"):
-        run(load_config(settings, ["data.dim=41"]), folder, resume=True)
+        run(load_settings(settings, ["data.dim=41"]), folder, resume=True)
     folder.snapshot.write_bytes(b"not a snapshot")
     with pytest.raises(RunError, match="is damaged"):
         run(config, folder, resume=True)
@@ -295,7 +295,7 @@ def test_a_run_with_a_budget_ends_within_it_and_resumes_to_the_same_bits(tmp_pat
 
 def test_a_change_of_level_is_noted(tmp_path, digits):
     notes = []
-    config = load_config(digits, ["budget=60kB", "budget_tilt=0.9"])
+    config = load_settings(digits, ["budget=60kB", "budget_tilt=0.9"])
     run(config, RunFolder.new(tmp_path / "run"), watch=lambda record: notes.append(record.get("note")))
     changes = [note for note in notes if note and "the ratio is now" in note]
     ratios = [record["up_ratio"] for record in without_time(tmp_path / "run")[1:]]

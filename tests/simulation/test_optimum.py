@@ -8,7 +8,7 @@ from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.optimum import solve
 
@@ -54,7 +54,7 @@ def test_the_gap_is_recorded(tmp_path):
         regularizer = { weight = 0.1 }
         """
     )
-    summary = run(load_config(str(path)), RunFolder.new(tmp_path / "run"))
+    summary = run(load_settings(str(path)), RunFolder.new(tmp_path / "run"))
     gaps = [record["gap"] for record in RunFolder(tmp_path / "run").records() if "gap" in record]
     assert len(gaps) == 5
     assert gaps[0] > gaps[-1] == summary["gap"] > -1e-6

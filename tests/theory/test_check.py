@@ -7,7 +7,7 @@ from fedcef.cli import theory as command
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import load_config
+from fedcef.runs.settings import load_settings
 from fedcef.theory import check
 
 SMALL = [
@@ -26,7 +26,7 @@ def test_a_run_that_meets_the_conditions_stays_below_the_bound(tmp_path, batch):
     advice = check("lasso", settings, samples=0).advice
     settings += [f"local_lr={0.99 * advice.local_lr}", f"server_lr={advice.server_lr}"]
     folder = RunFolder.new(tmp_path / "run")
-    run(load_config("lasso", settings), folder)
+    run(load_settings("lasso", settings), folder)
     found = check(str(folder.path), samples=0)
     assert unmet(found) == []
     assert found.applies
@@ -79,7 +79,7 @@ def test_a_compressor_without_q_leaves_nothing_to_say_of_steps():
 def test_the_known_optimum_makes_the_bound_smaller(tmp_path):
     settings = [*SMALL, "rounds=2", "batch_size=0", "eval.optimum=true", "local_lr=1e-9", "server_lr=100"]
     folder = RunFolder.new(tmp_path / "run")
-    run(load_config("lasso", settings), folder)
+    run(load_settings("lasso", settings), folder)
     known, unknown = check(str(folder.path)), check("lasso", settings)
     assert known.optimum_known
     assert not unknown.optimum_known

@@ -4,10 +4,10 @@ import json
 
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import run
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.trackers import tracked
 
-CONFIG = Config(
+CONFIG = Settings(
     name="tiny",
     label="Tiny one",
     rounds=6,

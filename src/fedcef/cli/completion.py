@@ -19,7 +19,7 @@ def experiment(incomplete: str) -> list[str]:
 def setting(incomplete: str) -> list[str]:
     """Keys for --set, each with its `=`; sections are chosen by their name."""
     source = (resources.files("fedcef") / "runs" / "settings.py").read_text("utf-8")
-    config = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Config")
+    config = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Settings")
     keys = []
     for node in config.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":

@@ -83,9 +83,9 @@ def trial_run() -> Iterator[Finding]:
     """Two rounds of FedCEF on synthetic data, written to disk and read back."""
     from fedcef.runs.folder import RunFolder
     from fedcef.runs.loop import run
-    from fedcef.runs.settings import Config
+    from fedcef.runs.settings import Settings
 
-    config = Config(
+    config = Settings(
         rounds=2, num_clients=2, local_lr=0.01, data={"name": "lasso", "dim": 8, "samples": 4, "support": 2},
         compressor={"name": "topk", "ratio": 0.5},
     )  # fmt: skip

@@ -23,7 +23,7 @@ from fedcef.core.errors import ConfigError, FedcefError, RunError
 
 if TYPE_CHECKING:
     from fedcef.runs.folder import RunFolder
-    from fedcef.runs.settings import Config
+    from fedcef.runs.settings import Settings
     from fedcef.trackers import Tracker
 
 app = typer.Typer(
@@ -72,7 +72,7 @@ def run(
     from fedcef.python.folder import IN_PYTHON
     from fedcef.runs.folder import RunFolder
     from fedcef.runs.loop import next_folder
-    from fedcef.runs.settings import load_config
+    from fedcef.runs.settings import load_settings
     from fedcef.trackers import open_trackers
 
     trackers = open_trackers(track or [])
@@ -81,11 +81,11 @@ def run(
         if changes or out:
             raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out away.")
         folder = RunFolder.open(resume)
-        config = load_config(str(folder.config))
+        config = load_settings(str(folder.config))
         if config.data["name"] == IN_PYTHON:
             raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
     else:
-        config = load_config(str(experiment), changes)
+        config = load_settings(str(experiment), changes)
         folder = RunFolder.new(out or next_folder(Path("runs"), config.name))
     _train(config, folder, resume is not None, trackers)
     show_table([folder.path])
@@ -105,10 +105,10 @@ def compare(
     Variants whose run in --out is already finished are kept; an interrupted one is resumed.
     """
     from fedcef.cli.batch import Batch
-    from fedcef.runs.settings import load_config
+    from fedcef.runs.settings import load_settings
     from fedcef.runs.sweep import expand
 
-    Batch.below(out, expand(load_config(experiment, set_ or []).variants(), {})).carry_out()
+    Batch.below(out, expand(load_settings(experiment, set_ or []).variants(), {})).carry_out()
 
 
 @app.command()
@@ -155,10 +155,10 @@ def frontier(
     """
     from fedcef.cli.batch import Batch
     from fedcef.runs.grid import default_grid, variants_or_grid
-    from fedcef.runs.settings import load_config
+    from fedcef.runs.settings import load_settings
     from fedcef.runs.sweep import plan, split
 
-    config = load_config(experiment, split(set_ or [])[0])
+    config = load_settings(experiment, split(set_ or [])[0])
     runs = plan([experiment], set_ or [], only or [], variants_or_grid)
     if not config.compare:
         tell(f"{config.name} has no [[compare]] entries; a default grid takes their place:")
@@ -186,14 +186,14 @@ def plot(
 ) -> None:
     """Draw the table, the figure and the HTML page of finished runs."""
     from fedcef.report import find_runs
-    from fedcef.runs.settings import load_config
+    from fedcef.runs.settings import load_settings
 
     folders = [folder for path in runs for folder in find_runs(path)]
     out = out or (runs[0] if len(runs) == 1 else Path("report"))
     if paper:
         show_paper(folders, out)
     elif frontier or references:
-        show_frontier(folders, out, load_config(references).reference if references else ())
+        show_frontier(folders, out, load_settings(references).reference if references else ())
     else:
         show_report(folders, out)
     if against_density:
@@ -263,7 +263,7 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _train(config: Config, folder: RunFolder, resume: bool, trackers: Mapping[str, Tracker]) -> None:
+def _train(config: Settings, folder: RunFolder, resume: bool, trackers: Mapping[str, Tracker]) -> None:
     from fedcef.runs.loop import run as run_to_the_end
     from fedcef.trackers import tracked
 

@@ -16,7 +16,7 @@ from fedcef.core.errors import ConfigError
 if TYPE_CHECKING:
     from fedcef.runs.folder import Record
     from fedcef.runs.loop import Watcher
-    from fedcef.runs.settings import Config, Reference
+    from fedcef.runs.settings import Settings, Reference
 
 console = Console(width=None if sys.stdout.isatty() else 110)
 errors = Console(stderr=True)
@@ -33,7 +33,7 @@ def say(sentence: str, style: str = "") -> None:
 
 
 @contextmanager
-def progress(config: Config) -> Iterator[Watcher]:
+def progress(config: Settings) -> Iterator[Watcher]:
     """A bar with round, accuracy, bytes and time left on a terminal; elsewhere nothing but notes."""
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -10,7 +10,7 @@ from fedcef.algorithms.algorithm import Oracle
 from fedcef.core.rng import round_key
 from fedcef.oracles.oracle import Batches, GradientOracle, make_oracle
 from fedcef.problems.problem import Problem, Samples
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 
 
 def one_client(problem: Problem, client: int) -> Problem:
@@ -25,7 +25,7 @@ def one_client(problem: Problem, client: int) -> Problem:
     )
 
 
-def shard_of(config: Config, client: int) -> Problem:
+def shard_of(config: Settings, client: int) -> Problem:
     """The problem of one client.  A problem of the user's own reads this client's data only."""
     problem = config.build_problem((client,))
     return problem if problem.num_clients == 1 else one_client(problem, client)
@@ -39,7 +39,7 @@ def without_data(problem: Problem) -> Problem:
     )
 
 
-def gradients_of(config: Config, shard: Problem) -> GradientOracle:
+def gradients_of(config: Settings, shard: Problem) -> GradientOracle:
     """How a client computes gradients; the kind is chosen as the simulator would."""
     return make_oracle(shard, config.oracle, Batches(config.batch_size), config.clip_norm or None, config.precision)
 

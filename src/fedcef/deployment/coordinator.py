@@ -27,7 +27,7 @@ from fedcef.deployment.server_state import Books, Evaluate
 from fedcef.problems.problem import Problem
 from fedcef.runs.deployment_settings import Terms
 from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 
 
 class Coordinator:
@@ -44,7 +44,7 @@ class Coordinator:
     @classmethod
     def new(
         cls,
-        config: Config,
+        config: Settings,
         problem: Problem,
         path: Path,
         *,
@@ -73,7 +73,7 @@ class Coordinator:
     ) -> Coordinator:
         """Go on with a run after its last logged round."""
         folder = RunFolder.open(path)
-        config = load_config(str(folder.config))
+        config = load_settings(str(folder.config))
         method = Method(config, problem if problem is not None else config.build_problem())
         return cls(Books(method, folder, disk or Disk(), evaluate, watch), terms)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 
 HALF = 8
 LOCAL = (
@@ -33,7 +33,7 @@ class RunId:
     nonce: bytes  # 8
 
     @classmethod
-    def new(cls, config: Config) -> RunId:
+    def new(cls, config: Settings) -> RunId:
         return cls(settings_digest(config), secrets.token_bytes(HALF))
 
     @classmethod
@@ -55,7 +55,7 @@ def read_run_id(path: Path) -> RunId:
         raise RunError(f"{path} cannot be read: {error}.") from None
 
 
-def settings_digest(config: Config) -> bytes:
+def settings_digest(config: Settings) -> bytes:
     """A hash of all settings, defaults and seed included, except what is a machine's own business."""
     table = tomllib.loads(config.to_toml())
     shared = {key: value for key, value in table.items() if key not in LOCAL}

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from fedcef.deployment.server_state import Evaluate
 from fedcef.problems.problem import Problem
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.simulation.evaluation import Evaluator
 
 
-def measures_of(config: Config, problem: Problem) -> Evaluate:
+def measures_of(config: Settings, problem: Problem) -> Evaluate:
     """All measures where the server has the training data, as of the shipped experiments; otherwise those that the test
     set gives, or none but density."""
     step, device = config.build_algorithm(problem).step, problem.z0.device

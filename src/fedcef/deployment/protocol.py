@@ -15,13 +15,13 @@ from fedcef.core.parts import make
 from fedcef.core.rng import Key, round_key
 from fedcef.core.schedules import SCHEDULES, in_round
 from fedcef.problems.problem import Problem
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.simulation.ledger import whole
 from fedcef.wire import Frame, FrameKind, decode, encode
 
 
 class Method:
-    def __init__(self, config: Config, problem: Problem) -> None:
+    def __init__(self, config: Settings, problem: Problem) -> None:
         if config.budget:
             raise ConfigError("A budget is spent by the simulator only; leave budget away in a deployment.")
         self.config, self.num_clients = config, config.num_clients

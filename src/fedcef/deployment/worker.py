@@ -28,7 +28,7 @@ from fedcef.deployment.messages import Need, Order, Refusal, Result, Stamp, deco
 from fedcef.deployment.private_noise import OwnNoise
 from fedcef.deployment.protocol import Method, hash_of
 from fedcef.problems.problem import Problem
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.wire import FrameKind, WireError, decode, encode
 
 Watcher = Callable[[str], None]
@@ -36,7 +36,7 @@ Watcher = Callable[[str], None]
 
 
 class Worker:
-    def __init__(self, config: Config, shard: Problem, store: Store, *, watch: Watcher = lambda sentence: None) -> None:
+    def __init__(self, config: Settings, shard: Problem, store: Store, *, watch: Watcher = lambda sentence: None) -> None:
         """`shard` is a problem with this client alone (`shard.one_client`); the store knows its number."""
         self.config, self.store, self.client, self.watch = config, store, store.client, watch
         self.method = Method(config, shard)

@@ -1,6 +1,6 @@
 """The trained model as a file for elsewhere, shrunk to what is not zero; see docs/export.md."""
 
-from fedcef.export.chain import NotAChainError
+from fedcef.core.chain import NotAChainError
 from fedcef.export.export import Exported, export
 from fedcef.export.formats import FORMATS
 from fedcef.export.shrink import shrink

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedcef.core.errors import RunError
 from fedcef.core.parts import choose
-from fedcef.export.chain import NotAChainError
+from fedcef.core.chain import NotAChainError
 from fedcef.export.formats import FORMATS
 from fedcef.export.gain import BATCHES, TOLERANCE, Size, latencies
 from fedcef.export.shrink import count, shrink

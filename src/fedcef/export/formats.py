@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 import fedcef
 from fedcef.core.errors import ConfigError
-from fedcef.export.chain import NotAChainError, Step, chain
+from fedcef.core.chain import NotAChainError, Step
+from fedcef.export.chain import read_chain
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def architecture(model: nn.Module, example: Tensor) -> dict[str, Any]:
     `layers` is None for a model that is not a chain of layers.
     """
     try:
-        layers = [_described(step) for step in chain(model, example)]
+        layers = [_described(step) for step in read_chain(model, example)]
     except NotAChainError:
         layers = None
     return {"model": type(model).__name__, "input_shape": list(example.shape[1:]), "layers": layers}

@@ -21,7 +21,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from fedcef.export.chain import POOLS, Step, chain
+from fedcef.core.chain import Step
+from fedcef.export.chain import POOLS, read_chain
 
 Weighted = nn.Conv2d | nn.Linear
 
@@ -30,7 +31,7 @@ def shrink(model: nn.Module, example: Tensor) -> nn.Module:
     """A copy of the model without its superfluous units; `NotAChainError` if it cannot be walked."""
     model = deepcopy(model).eval()
     while True:
-        steps = chain(model, example)
+        steps = read_chain(model, example)
         before = count(model)
         weighted = [i for i, step in enumerate(steps) if step.weighted]
         for first, second in pairwise(weighted):

@@ -14,7 +14,7 @@ from fedcef.core import rng
 from fedcef.core.errors import RunError
 from fedcef.problems.catalog import seeded_model
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 
 INPUTS: dict[str, tuple[tuple[int, ...], int]] = {
     "digits": ((1, 8, 8), 10),
@@ -48,7 +48,7 @@ def load_trained(path: Path) -> Trained:
         raise RunError(f"{path} holds no run; give a folder that `fedcef run` wrote.")
     if not folder.model.is_file():
         raise RunError(f"The run in {path} has no model yet; let it finish by `fedcef run --resume {path}`.")
-    config = load_config(str(folder.config))
+    config = load_settings(str(folder.config))
     model, input_shape = _untrained(config)
     try:
         weights = load_file(folder.model)
@@ -60,7 +60,7 @@ def load_trained(path: Path) -> Trained:
     return Trained(model.eval().requires_grad_(False), input_shape, about)
 
 
-def _untrained(config: Config) -> tuple[nn.Module, tuple[int, ...]]:
+def _untrained(config: Settings) -> tuple[nn.Module, tuple[int, ...]]:
     """The module and the shape of its input; problems that are no known data set are built for it."""
     known = INPUTS.get(str(config.data["name"]))
     if known is not None:

@@ -18,7 +18,7 @@ from fedcef.deployment.client_problem import one_client, shard_of
 from fedcef.flower.settings import Values, client_number, experiment, state_folder
 from fedcef.problems.own import is_own
 from fedcef.problems.problem import Problem
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 
 try:
     import fcntl
@@ -40,7 +40,7 @@ def handle(order: bytes, run_config: Values, node_config: Values) -> bytes:
 
 @lru_cache(maxsize=256)
 def _worker(settings: str, client: int, folder: Path) -> Worker:
-    config = Config.model_validate_json(settings)
+    config = Settings.model_validate_json(settings)
     own = is_own(config.data["name"])
     shard = shard_of(config, client) if own else one_client(_whole(settings), client)
     return Worker(config, shard, Store(folder, client), watch=lambda sentence: say(f"client {client}: {sentence}"))
@@ -49,7 +49,7 @@ def _worker(settings: str, client: int, folder: Path) -> Worker:
 @lru_cache(maxsize=1)
 def _whole(settings: str) -> Problem:
     """A shipped problem with all clients, built once for those that share a process."""
-    return Config.model_validate_json(settings).build_problem()
+    return Settings.model_validate_json(settings).build_problem()
 
 
 @contextmanager

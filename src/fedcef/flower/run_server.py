@@ -18,7 +18,7 @@ from fedcef.flower.mail import Grid
 from fedcef.flower.round_loop import Drive, Stopped
 from fedcef.flower.settings import Values, experiment, resumed, run_folder
 from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 
 
 def serve(grid: Grid, run_config: Values) -> Record | None:
@@ -42,14 +42,14 @@ def serve(grid: Grid, run_config: Values) -> Record | None:
     return summary
 
 
-def _begun(config: Config, path: Path) -> Coordinator:
+def _begun(config: Settings, path: Path) -> Coordinator:
     problem = config.build_problem(())
     evaluate = measures_of(config, problem)
     return Coordinator.new(config, without_data(problem), path, terms=config.deployment, evaluate=evaluate, watch=say)
 
 
-def _opened(config: Config, path: Path) -> Coordinator:
-    begun_with = load_config(str(RunFolder.open(path).config))
+def _opened(config: Settings, path: Path) -> Coordinator:
+    begun_with = load_settings(str(RunFolder.open(path).config))
     if settings_digest(begun_with) != settings_digest(config):
         raise ConfigError(f"The run in {path} was begun with other settings; give the same experiment and set as then.")
     problem = config.build_problem(())
@@ -64,7 +64,7 @@ def _interrupted(rounds: int, path: Path) -> str:
     )
 
 
-def _progress(config: Config) -> Callable[[Record], None]:
+def _progress(config: Settings) -> Callable[[Record], None]:
     """A line for every evaluated round."""
 
     def watch(record: Record) -> None:

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING
 from fedcef.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedcef.runs.settings import Config
+    from fedcef.runs.settings import Settings
 
 Values = Mapping[str, bool | float | int | str]
 
 
-def experiment(run_config: Values, node_config: Values | None = None) -> Config:
+def experiment(run_config: Values, node_config: Values | None = None) -> Settings:
     """The settings of a run; a node's own changes come last."""
-    from fedcef.runs.settings import load_config
+    from fedcef.runs.settings import load_settings
 
     changes = _text(run_config, "set"), _text(node_config or {}, "set")
-    return load_config(_file(_text(run_config, "experiment")), [change for line in changes for change in _split(line)])
+    return load_settings(_file(_text(run_config, "experiment")), [change for line in changes for change in _split(line)])
 
 
 def client_number(node_config: Values) -> int:

@@ -22,7 +22,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @dataclass(frozen=True)
-class Config:
+class Settings:
     """How a kernel is launched.
 
     pixels: of a tile, at most; cin, cout: channels of a block, at most; taps: done by one program; waves: programs
@@ -38,26 +38,26 @@ class Config:
     waves: int = 2
 
 
-def config(kind: str, cin: int, cout: int, taps: int = 9, dtype: torch.dtype = torch.bfloat16) -> Config:
+def config(kind: str, cin: int, cout: int, taps: int = 9, dtype: torch.dtype = torch.bfloat16) -> Settings:
     """The launch of a "conv" or a "weights" (its weight gradient) with these sizes: what was fastest on an H200."""
     if dtype == torch.float32:  # exact products, which tensor cores do not have: only for tests
-        return Config(pixels=64, cin=16, cout=32, warps=4, stages=2)
+        return Settings(pixels=64, cin=16, cout=32, warps=4, stages=2)
     if kind == "conv":
         if taps == 1 and cin > 64:  # a linear layer: few pixels, and weights that are read once
             wide = cout > cin
-            return Config(
+            return Settings(
                 pixels=64, cin=64 if wide else 128, cout=128 if wide else 64, warps=4, stages=3 if wide else 5
             )
         if cout > 64:
-            return Config(pixels=128, cin=64, cout=128, warps=4, stages=3)
-        return Config(pixels=128, cin=64, cout=64, warps=4, stages=3 if cin > 64 else 2)
+            return Settings(pixels=128, cin=64, cout=128, warps=4, stages=3)
+        return Settings(pixels=128, cin=64, cout=64, warps=4, stages=3 if cin > 64 else 2)
     if taps == 1 and cin <= 64:  # patches: bound by memory
-        return Config(pixels=64, cin=64, cout=64, warps=4, stages=4, waves=4)
+        return Settings(pixels=64, cin=64, cout=64, warps=4, stages=4, waves=4)
     if taps == 1:
-        return Config(pixels=64, cin=64, cout=128, warps=4, stages=1)
+        return Settings(pixels=64, cin=64, cout=128, warps=4, stages=1)
     if cout > 64:
-        return Config(pixels=64, cin=64, cout=128, warps=8, stages=3, taps=3, waves=1)
-    return Config(pixels=64, cin=64, cout=64, warps=4, stages=3, taps=3)
+        return Settings(pixels=64, cin=64, cout=128, warps=8, stages=3, taps=3, waves=1)
+    return Settings(pixels=64, cin=64, cout=64, warps=4, stages=3, taps=3)
 
 
 def conv(
@@ -67,7 +67,7 @@ def conv(
     relu: bool = False,
     mask: Tensor | None = None,
     transposed: bool = False,
-    cfg: Config | None = None,
+    cfg: Settings | None = None,
 ) -> Tensor:
     """x (N, B, H, W, Cin) with w (N, taps, Cin, Cout): (N, B, H, W, Cout), of x's type, summed in float32.
 
@@ -80,7 +80,7 @@ def conv(
     return y
 
 
-def conv_pool_relu(x: Tensor, w: Tensor, bias: Tensor, cfg: Config | None = None) -> tuple[Tensor, Tensor]:
+def conv_pool_relu(x: Tensor, w: Tensor, bias: Tensor, cfg: Settings | None = None) -> tuple[Tensor, Tensor]:
     """The convolution, a 2×2 max-pool, then ReLU: (N, B, H/2, W/2, Cout), and which of the four passed, uint8.
 
     Of equals the first passes, in row-major order; 4: cut by the ReLU.  An odd last row or column is dropped.
@@ -101,7 +101,7 @@ def _launch(
     which: Tensor | None,
     relu: bool,
     transposed: bool,
-    cfg: Config | None,
+    cfg: Settings | None,
 ) -> None:
     clients, batch, height, width, cin = x.shape
     taps, cout, pool = w.shape[1], y.shape[-1], which is not None

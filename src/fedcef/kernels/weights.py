@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fedcef.kernels.conv import Config, block_of, config, images, position, shift, tile_of
+from fedcef.kernels.conv import Settings, block_of, config, images, position, shift, tile_of
 
 MULTIPROCESSORS = 132  # of an H200; a constant, because splits decide the order of summation and so the last bits
 
@@ -23,7 +23,7 @@ def conv_weight_gradient(
     out: Tensor | None = None,
     scale: Tensor | None = None,
     partial: bool = False,
-    cfg: Config | None = None,
+    cfg: Settings | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """From a convolution's input x (N, B, H, W, Cin) and the gradient dy (N, B, H, W, Cout) of its output: the
     gradients (N, taps, Cin, Cout) of its weights and, with `bias`, (N, Cout) of its bias, float32.

@@ -29,7 +29,7 @@ from fedcef.python.history import History, Measures, fitted
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 from fedcef.runs.folder import Record, RunFolder
 from fedcef.runs.loop import run as run_to_the_end
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 
 IN_PYTHON = "python"
 """data.name of a problem that was made in Python."""
@@ -37,7 +37,7 @@ IN_PYTHON = "python"
 Section = dict[str, Any]
 
 
-class Given(Config):
+class Given(Settings):
     """Settings whose problem and algorithm are at hand."""
 
     _problem: Problem = PrivateAttr()

@@ -11,21 +11,21 @@ from fedcef.compressors import COMPRESSORS
 from fedcef.compressors.sparsifiers import Sparsifier
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import choose
-from fedcef.runs.settings import Config, Variant
+from fedcef.runs.settings import Settings, Variant
 
 RATIOS = (0.1, 0.03, 0.01)
 VALUES = ("native", "uniform4", "log3")
 DOWN = 5  # a lossy downlink keeps so many times the share of the uplink: it carries the news of several clients
 
 
-def variants_or_grid(config: Config) -> list[Config]:
+def variants_or_grid(config: Settings) -> list[Settings]:
     """The variants of an experiment, or the default grid."""
     if config.compare:
         return config.variants()
     return config.model_copy(update={"compare": default_grid(config)}).variants()
 
 
-def default_grid(config: Config) -> tuple[Variant, ...]:
+def default_grid(config: Settings) -> tuple[Variant, ...]:
     """Ratios by values by downlinks, for a method that compresses."""
     name = choose("algorithm.name", config.algorithm["name"], ALGORITHMS)
     kind = ALGORITHMS[name]

@@ -27,7 +27,7 @@ from fedcef.core.schedules import SCHEDULES
 from fedcef.problems.problem import Problem
 from fedcef.runs.facts import write_facts
 from fedcef.runs.folder import Record, RunFolder, down_frame, snapshot_tensors
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.simulation.arrival import Arrival
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.optimum import solve
@@ -52,13 +52,13 @@ class _Started:
     notes: tuple[str, ...]
 
 
-def run(config: Config, folder: RunFolder, *, resume: bool = False, watch: Watcher = lambda record: None) -> Record:
+def run(config: Settings, folder: RunFolder, *, resume: bool = False, watch: Watcher = lambda record: None) -> Record:
     """Run to the end and return the summary; a run that diverges raises after its summary is written."""
     return _Run(config, folder, watch).to_the_end(resume)
 
 
 class _Run:
-    def __init__(self, config: Config, folder: RunFolder, watch: Watcher) -> None:
+    def __init__(self, config: Settings, folder: RunFolder, watch: Watcher) -> None:
         self.config, self.folder, self.watch = config, folder, watch
         self.problem = config.build_problem()
         self.algorithm = config.build_algorithm(self.problem)
@@ -225,7 +225,7 @@ class _Run:
 _optima: dict[str, float] = {}
 
 
-def _optimum(config: Config, problem: Problem) -> float:
+def _optimum(config: Settings, problem: Problem) -> float:
     """F*, solved once for all the runs of a comparison that share the problem."""
     defining = {"seed", "num_clients", "weighting", "precision", "data", "model", "regularizer"}
     key = config.model_dump_json(include=defining)
@@ -234,7 +234,7 @@ def _optimum(config: Config, problem: Problem) -> float:
     return _optima[key]
 
 
-def what_ran(config: Config, parameters: int, status: str) -> Record:
+def what_ran(config: Settings, parameters: int, status: str) -> Record:
     """How every summary begins."""
     return {
         "label": config.label,

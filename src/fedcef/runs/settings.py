@@ -68,7 +68,7 @@ class Reference(BaseModel):
     accuracy: UnitInterval | None = None
 
 
-class Config(BaseModel):
+class Settings(BaseModel):
     """All settings of a run.  Sections `algorithm`, `compressor`, `regularizer`, `data` and `model` have a `name`
     and that thing's own options."""
 
@@ -178,7 +178,7 @@ class Config(BaseModel):
     def _down_section(self) -> Section:
         return {"name": "topk", **self.down_compressor} if self.down_compressor else {"name": "topk", "ratio": 0.05}
 
-    def variants(self) -> list[Config]:
+    def variants(self) -> list[Settings]:
         """The runs of a comparison, each with its label."""
         if not self.compare:
             raise ConfigError(
@@ -210,7 +210,7 @@ class Config(BaseModel):
         return tomli_w.dumps(table)
 
 
-def load_config(name_or_path: str, changes: Iterable[str] = ()) -> Config:
+def load_settings(name_or_path: str, changes: Iterable[str] = ()) -> Settings:
     """The settings of a shipped experiment or of a TOML file, changed by `key=value` strings."""
     try:
         table = tomllib.loads(_find(name_or_path))
@@ -289,9 +289,9 @@ def _changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     return result
 
 
-def _validated(table: dict[str, Any]) -> Config:
+def _validated(table: dict[str, Any]) -> Settings:
     try:
-        return Config.model_validate(table)
+        return Settings.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
@@ -303,7 +303,7 @@ def _validated(table: dict[str, Any]) -> Config:
                 "compare": Variant,
                 "reference": Reference,
             }
-            kind = kinds[section[0]] if section else Config
+            kind = kinds[section[0]] if section else Settings
             allowed = [".".join([*section, field.alias or name]) for name, field in kind.model_fields.items()]
             raise ConfigError(unknown_key(".".join([*section, key]), allowed)) from None
         raise ConfigError(explain(error)) from None

@@ -15,13 +15,13 @@ from typing import Any, Literal
 from fedcef.core.errors import ConfigError, DivergedError, FedcefError, RunError
 from fedcef.runs.folder import RunFolder, write_atomically
 from fedcef.runs.loop import Watcher, run
-from fedcef.runs.settings import Config, Variant, load_config, parse_change
+from fedcef.runs.settings import Settings, Variant, load_settings, parse_change
 
 Status = Literal["new", "interrupted", "finished", "diverged", "failed"]
 Swept = dict[str, list[Any]]
 BYTES = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes")
 MEASURES = ("accuracy", "train_loss", *BYTES, "wall_s")
-Watching = Callable[[Config], AbstractContextManager[Watcher]]
+Watching = Callable[[Settings], AbstractContextManager[Watcher]]
 NAME_LENGTH = 120  # of a folder; file systems allow 255 bytes
 
 
@@ -29,7 +29,7 @@ NAME_LENGTH = 120  # of a folder; file systems allow 255 bytes
 class Planned:
     """One run of a sweep: its settings, its folder, and the values it has of the swept settings."""
 
-    config: Config
+    config: Settings
     path: Path
     swept: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Outcome:
 # From settings to runs
 
 
-def variants_or_itself(config: Config) -> list[Config]:
+def variants_or_itself(config: Settings) -> list[Settings]:
     return config.variants() if config.compare else [config]
 
 
@@ -60,11 +60,11 @@ def plan(
     experiments: Iterable[str],
     changes: Iterable[str],
     only: Sequence[str] = (),
-    variants_of: Callable[[Config], list[Config]] = variants_or_itself,
+    variants_of: Callable[[Settings], list[Settings]] = variants_or_itself,
 ) -> list[Planned]:
     """The runs of a sweep, their folders relative to the sweep's own; of several experiments each has a sub-folder."""
     plain, swept = split(changes)
-    configs = [load_config(experiment, plain) for experiment in experiments]
+    configs = [load_settings(experiment, plain) for experiment in experiments]
     choices = [variants_of(config) for config in configs]
     known = list(dict.fromkeys(_label(variant) for variants in choices for variant in variants))
     for label in only:
@@ -93,7 +93,7 @@ def split(changes: Iterable[str]) -> tuple[list[str], Swept]:
     return [change for change, value in parsed.values() if not isinstance(value, list)], swept
 
 
-def expand(variants: Iterable[Config], swept: Swept) -> list[Planned]:
+def expand(variants: Iterable[Settings], swept: Swept) -> list[Planned]:
     """Every variant with every combination of the swept values on top; the last key varies fastest."""
     runs = []
     for variant in variants:
@@ -105,7 +105,7 @@ def expand(variants: Iterable[Config], swept: Swept) -> list[Planned]:
     return [replace(planned, path=Path(name)) for planned, name in zip(runs, names, strict=True)]
 
 
-def _label(variant: Config, swept: Mapping[str, Any] | None = None) -> str:
+def _label(variant: Settings, swept: Mapping[str, Any] | None = None) -> str:
     """The label with what was swept; seeds are left out, because a report takes the mean over them."""
     values = [f"{key}={_text(value)}" for key, value in (swept or {}).items() if key != "seed"]
     return ", ".join([variant.label or variant.name, *values])

@@ -14,7 +14,7 @@ from fedcef.algorithms import FedCEF
 from fedcef.core.errors import ConfigError
 from fedcef.problems.problem import Problem
 from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.settings import Config, load_config
+from fedcef.runs.settings import Settings, load_settings
 from fedcef.theory.conditions import Condition, premises, step_sizes
 from fedcef.theory.estimates import Curvature, Losses, minibatch_variance
 from fedcef.theory.theorem import Bound, Setting, Start, bound
@@ -122,13 +122,13 @@ def check(target: str, changes: Iterable[str] = (), samples: int = 256) -> Check
     )
 
 
-def _settings(target: str, changes: Sequence[str]) -> tuple[Config, RunFolder | None]:
+def _settings(target: str, changes: Sequence[str]) -> tuple[Settings, RunFolder | None]:
     if not Path(target).is_dir():
-        return load_config(target, changes), None
+        return load_settings(target, changes), None
     if changes:
         raise ConfigError("A run has the settings that it had; leave --set away, or give an experiment or .toml file.")
     folder = RunFolder.open(Path(target))
-    return load_config(str(folder.config)), folder
+    return load_settings(str(folder.config)), folder
 
 
 def _advice(setting: Setting) -> Advice:
@@ -160,7 +160,7 @@ def _optimum(records: Sequence[Record]) -> float | None:
     return next((r["objective"] - r["gap"] for r in records if "gap" in r), None)
 
 
-def _measured(records: Sequence[Record], config: Config) -> Measured | None:
+def _measured(records: Sequence[Record], config: Settings) -> Measured | None:
     values = [r["stationarity"] for r in records if "stationarity" in r and r["round"] < config.rounds]
     if not values:
         return None

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedcef.algorithms import FedCEF
 from fedcef.problems.problem import Problem
-from fedcef.runs.settings import Config
+from fedcef.runs.settings import Settings
 from fedcef.theory.theorem import Setting
 
 _KINKED = (nn.ReLU, nn.LeakyReLU, nn.MaxPool2d)
@@ -24,7 +24,7 @@ class Condition:
     met: bool
 
 
-def premises(config: Config, problem: Problem, algorithm: FedCEF, q2: float | None) -> list[Condition]:
+def premises(config: Settings, problem: Problem, algorithm: FedCEF, q2: float | None) -> list[Condition]:
     """What the theorem takes for granted about the problem and the method."""
     h, everyone = problem.regularizer, problem.num_clients
     subgradient, cohort = h.bounded_subgradient(problem.dim), config.clients_per_round or everyone

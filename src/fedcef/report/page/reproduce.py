@@ -12,7 +12,7 @@ import tomli_w
 from fedcef.core.errors import FedcefError
 from fedcef.report.data.groups import Method
 from fedcef.report.data.records import RunRecord, one_line
-from fedcef.runs.settings import experiments, load_config, parse_change
+from fedcef.runs.settings import experiments, load_settings, parse_change
 
 NOT_OF_A_RUN = ("compare", "reference")
 
@@ -73,7 +73,7 @@ def _from_experiment(config: Mapping[str, Any]) -> str | None:
 def _gives(name: str, changes: Sequence[str], config: Mapping[str, Any]) -> bool:
     """Whether an experiment with changes has the settings of the run."""
     try:
-        again = tomllib.loads(load_config(name, changes).to_toml())
+        again = tomllib.loads(load_settings(name, changes).to_toml())
     except FedcefError:  # settings of another version, or that `--set` cannot say
         return False
     return _run_only(again) == _run_only(config)
@@ -86,7 +86,7 @@ def _known() -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _base(name: str) -> dict[str, Any]:
-    return _flat(tomllib.loads(load_config(name).to_toml()))
+    return _flat(tomllib.loads(load_settings(name).to_toml()))
 
 
 def _run_only(config: Mapping[str, Any]) -> dict[str, Any]:

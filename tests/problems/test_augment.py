@@ -5,7 +5,9 @@ import torch
 
 from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.rng import round_key
-from fedcef.oracles.oracle import Batches, ClientLoop
+from fedcef.core.round import Rounds
+from fedcef.core.training import Training
+from fedcef.oracles.loop import ClientLoop
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.models import MODELS
 from fedcef.problems.problem import Problem
@@ -48,7 +50,8 @@ def problem(augment=None, shape=(1, 8, 8)):
 
 
 def batches(task, clients, round_=0):
-    take = Batches(6).of_round(task, clients, round_key(5, round_, clients), steps=3)
+    training = Training(seed=5, batch_size=6)
+    take = ClientLoop(task, training).batches(Rounds(training, 3).at(round_, clients), clients, steps=3)
     return [take(k) for k in range(3)]
 
 
@@ -75,4 +78,4 @@ def test_what_cannot_be_augmented_is_refused():
     with pytest.raises(ProblemError, match="Only images"):
         problem(CropFlip(), shape=(5,))
     with pytest.raises(ConfigError, match="take augment = 'none'"):
-        ClientLoop(problem(CropFlip()), Batches(0), None)
+        ClientLoop(problem(CropFlip()), Training(batch_size=0))

@@ -10,8 +10,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Subset, TensorDataset
 
 from fedcef.core.errors import ProblemError
-from fedcef.core.rng import round_key
-from fedcef.oracles.oracle import Batches, make_oracle
+from fedcef.core.round import Rounds
+from fedcef.core.training import Training
+from fedcef.oracles.oracle import make_oracle
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import L1, Zero
 
@@ -162,8 +163,8 @@ def test_normalisation_without_buffers_works(norm, oracle):
     model = nn.Sequential(nn.Linear(4, 5), norm, nn.Linear(5, 3)).double()
     shards = [(x.double(), y) for x, y in (table(6), table(6, seed=1))]
     problem = build(model, clients=shards)
-    clients = torch.arange(2)
-    of_round = make_oracle(problem, oracle, Batches(0), None).for_round(clients, round_key(0, 0, clients), 1)
+    training = Training(batch_size=0, oracle=oracle)
+    of_round = make_oracle(problem, training).for_round(Rounds(training, 2).at(0), 1)
     found = of_round(problem.z0, 0)
     for i, (x, y) in enumerate(shards):
         loss = cross_entropy(model(x), y)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedcef.core.rng import Key
-from fedcef.oracles.oracle import Batches, GradientOracle
+from fedcef.core.round import Round
+from fedcef.core.training import Training
+from fedcef.oracles.oracle import GradientOracle
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import Regularizer, Step, soft_threshold
 
@@ -164,7 +165,7 @@ class LinearOracle(GradientOracle):
     """The clients' exact gradients by two products of matrices; clients are of equal length."""
 
     def __init__(self, problem: Problem, link: Link, outputs: int) -> None:
-        super().__init__(problem, Batches(0), None)
+        super().__init__(problem, Training(batch_size=0))
         shape = (problem.num_clients, -1)
         self._link = link
         self._inputs = problem.train.inputs.view(*shape, problem.train.inputs.shape[-1])
@@ -173,7 +174,7 @@ class LinearOracle(GradientOracle):
         self._coefficients = outputs * self._inputs.shape[-1]
         self._outputs = outputs
 
-    def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, key: Key, k: int) -> Tensor:
+    def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         inputs, targets, weights = self._inputs, self._targets, self._weights
         if len(clients) < self.problem.num_clients:
             inputs, targets, weights = inputs[clients], targets[clients], weights[clients]

@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from fedcef.core import rng
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import choose, unknown_key
 from fedcef.core.ranges import Count
+from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.data.datasets import DATASETS, load
 from fedcef.problems.data.partitions import partition
@@ -120,7 +120,7 @@ def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_clas
     for key in section.keys() - {"name"}:
         raise ConfigError(unknown_key(f"model.{key}", ["model.name"]))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.fold(rng.seed_key(seed), rng.PARAMETERS)))
+        torch.manual_seed(int(data_key(seed, Purpose.PARAMETERS)))
         return MODELS[name](input_shape, num_classes)
 
 

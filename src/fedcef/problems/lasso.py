@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcef.core import rng
+from fedcef.core.rng import Purpose
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Regularizer
 
@@ -44,7 +45,7 @@ def lasso(
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
     """A synthetic lasso problem; the start point is random, as in the field's experiments."""
-    normal = rng.normals(seed, rng.SYNTHETIC)
+    normal = rng.normals(seed, Purpose.SYNTHETIC)
 
     position = torch.arange(dim, dtype=torch.float64)
     covariance = 0.5 ** (position - position.unsqueeze(-1)).abs()

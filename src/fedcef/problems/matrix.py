@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcef.core import rng
+from fedcef.core.rng import Purpose
 from fedcef.problems.lasso import half_mean_square
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Regularizer
@@ -43,7 +44,7 @@ def low_rank(
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
     """A synthetic low-rank problem; the start point is 0."""
-    normal = rng.normals(seed, rng.SYNTHETIC)
+    normal = rng.normals(seed, Purpose.SYNTHETIC)
 
     truth = torch.diag((torch.arange(size) < rank).to(torch.float64))
     inputs = normal(0, num_clients, samples, size, size) + heterogeneity * normal(1, num_clients, 1, size, size)

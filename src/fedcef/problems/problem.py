@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence, Sized
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,33 +15,15 @@ from torch.func import functional_call
 
 from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
+from fedcef.core.training import Weighting
 from fedcef.problems.augment import CropFlip
+from fedcef.problems.client_data import ClientData, PooledData, Samples
 from fedcef.regularizers import Regularizer, Zero
 
-Weighting = Literal["uniform", "samples"]
-"""How clients count in a mean: alike, as in the paper, or by their number of samples."""
+__all__ = ["Loss", "Problem", "Samples", "Weighting"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """loss(outputs, targets): the mean over the batch."""
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """Inputs and targets of equally many samples."""
-
-    inputs: Tensor
-    targets: Tensor
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of one sample's input and target."""
-        return tuple(self.inputs.shape[1:]), tuple(self.targets.shape[1:])
-
-    def to(self, device: torch.device | str) -> Samples:
-        return Samples(self.inputs.to(device), self.targets.to(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +109,19 @@ class Problem:
         """Whether targets are class numbers, so that there is an accuracy."""
         return not self.train.targets.is_floating_point()
 
+    @property
+    def equal_sizes(self) -> bool:
+        """Whether all clients have equally many samples."""
+        return not self.num_clients or int(self.sizes.min()) == int(self.sizes.max())
+
+    @property
+    def data(self) -> ClientData:
+        """The clients' samples, as oracles and evaluation ask for them."""
+        return PooledData(self.train, self.starts, self.sizes)
+
     def client_samples(self, client: int, count: int | None = None) -> Samples:
         """A client's samples, or the first `count` of them."""
-        start, size = int(self.starts[client]), int(self.sizes[client])
-        rows = slice(start, start + (size if count is None else min(size, count)))
-        return Samples(self.train.inputs[rows], self.train.targets[rows])
+        return self.data.samples(client, count)
 
     def outputs(self, model: nn.Module, x: Tensor, inputs: Tensor) -> Tensor:
         """The model's outputs with the parameters x, (p,)."""

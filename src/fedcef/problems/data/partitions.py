@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedcef.core import rng
 from fedcef.core.errors import ConfigError
+from fedcef.core.rng import Purpose, data_key
 
 _MOST_DRAWS = 1000
 _ORDER, _DRAW, _DEAL, _SHUFFLE = range(4)  # what a partition's key is folded for
@@ -36,18 +37,17 @@ def partition(name: str, targets: Tensor, num_clients: int, seed: int, **options
     _check_whole("num_clients", num_clients)
     if num_clients > len(targets):
         raise ConfigError(f"{num_clients} clients cannot share {len(targets)} samples; take fewer clients.")
-    key = rng.fold(rng.seed_key(seed), rng.PARTITION)
-    parts = deal(targets, num_clients, key, **options)
-    shuffles = rng.fold(rng.fold(key, _SHUFFLE), torch.arange(num_clients))
+    parts = deal(targets, num_clients, seed, **options)
+    shuffles = data_key(seed, Purpose.PARTITION, _SHUFFLE, torch.arange(num_clients))
     return [part[rng.permutation(shuffle, len(part))] for part, shuffle in zip(parts, shuffles, strict=True)]
 
 
-def iid(targets: Tensor, num_clients: int, key: Tensor) -> list[Tensor]:
+def iid(targets: Tensor, num_clients: int, seed: int) -> list[Tensor]:
     """Equal shares of a random order; sizes differ by one at most."""
-    return list(rng.permutation(rng.fold(key, _DEAL), len(targets)).tensor_split(num_clients))
+    return list(rng.permutation(data_key(seed, Purpose.PARTITION, _DEAL), len(targets)).tensor_split(num_clients))
 
 
-def dirichlet(targets: Tensor, num_clients: int, key: Tensor, alpha: float = 0.5, min_size: int = 10) -> list[Tensor]:
+def dirichlet(targets: Tensor, num_clients: int, seed: int, alpha: float = 0.5, min_size: int = 10) -> list[Tensor]:
     """For each class, shares ~ Dir(alpha) over the clients (Yurochkin et al. 2019).
 
     Small alpha: few classes per client; large alpha: close to iid.  Drawn again, under the next counter, until
@@ -61,17 +61,17 @@ def dirichlet(targets: Tensor, num_clients: int, key: Tensor, alpha: float = 0.5
             f"{num_clients} clients with at least {min_size} samples each need more than the {len(targets)} there are; "
             "take fewer clients or a smaller min_size."
         )
-    classes = _samples_by_class(targets, key)
-    ends = _dirichlet_ends(np.array([len(samples) for samples in classes]), num_clients, key, alpha, min_size)
+    classes = _samples_by_class(targets, seed)
+    ends = _dirichlet_ends(np.array([len(samples) for samples in classes]), num_clients, seed, alpha, min_size)
     by_class = [samples.tensor_split(cut[:-1].tolist()) for samples, cut in zip(classes, ends, strict=True)]
     return [torch.cat(shares) for shares in zip(*by_class, strict=True)]
 
 
 def _dirichlet_ends(
-    class_sizes: NDArray[np.int64], num_clients: int, key: Tensor, alpha: float, min_size: int
+    class_sizes: NDArray[np.int64], num_clients: int, seed: int, alpha: float, min_size: int
 ) -> NDArray[np.int64]:
     """(classes, clients): where each client's share of each class ends."""
-    for draw in rng.fold(rng.fold(key, _DRAW), torch.arange(_MOST_DRAWS)).tolist():
+    for draw in data_key(seed, Purpose.PARTITION, _DRAW, torch.arange(_MOST_DRAWS)).tolist():
         generator = np.random.default_rng(draw % 2**64)  # keys are signed, seeds are not
         shares = generator.dirichlet(np.full(num_clients, alpha), size=len(class_sizes))
         ends = (shares.cumsum(axis=1) * class_sizes[:, None]).astype(np.int64)
@@ -84,14 +84,14 @@ def _dirichlet_ends(
     )
 
 
-def shards(targets: Tensor, num_clients: int, key: Tensor, classes_per_client: int = 2) -> list[Tensor]:
+def shards(targets: Tensor, num_clients: int, seed: int, classes_per_client: int = 2) -> list[Tensor]:
     """Exactly `classes_per_client` classes for each client, from shards of a single class (after McMahan et al. 2017).
 
     McMahan's shards are equal cuts of the samples sorted by label, and a cut may straddle two labels.  Here every
     class is cut on its own, into a number of shards that follows its size, so that the count of classes is exact.
     """
     _check_whole("classes_per_client", classes_per_client)
-    classes = _samples_by_class(targets, key)
+    classes = _samples_by_class(targets, seed)
     if classes_per_client > len(classes):
         raise ConfigError(f"classes_per_client is {classes_per_client}, but there are only {len(classes)} classes.")
     if num_clients * classes_per_client < len(classes):
@@ -101,7 +101,7 @@ def shards(targets: Tensor, num_clients: int, key: Tensor, classes_per_client: i
         )
     shard_counts = _shard_counts([len(samples) for samples in classes], num_clients, num_clients * classes_per_client)
     hands: list[list[Tensor]] = [[] for _ in range(num_clients)]
-    deals = rng.fold(rng.fold(key, _DEAL), torch.arange(len(classes)))
+    deals = data_key(seed, Purpose.PARTITION, _DEAL, torch.arange(len(classes)))
     for samples, count, deal in zip(classes, shard_counts, deals, strict=True):
         # Whoever has the smallest hand is served first, in random order: hands never differ by more than one shard,
         # so that the last class still finds as many clients with room as it has shards.
@@ -134,9 +134,9 @@ def label_histogram(targets: Tensor, parts: list[Tensor], num_classes: int) -> T
     return torch.stack([torch.bincount(targets[part], minlength=num_classes) for part in parts])
 
 
-def _samples_by_class(targets: Tensor, key: Tensor) -> list[Tensor]:
+def _samples_by_class(targets: Tensor, seed: int) -> list[Tensor]:
     """The samples of each class that occurs, in random order: which client gets which must not follow the file."""
-    order = rng.permutation(rng.fold(key, _ORDER), len(targets))
+    order = rng.permutation(data_key(seed, Purpose.PARTITION, _ORDER), len(targets))
     return [order[targets[order] == label] for label in targets.bincount().nonzero()]
 
 

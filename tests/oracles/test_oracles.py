@@ -8,9 +8,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedcef.core.errors import ConfigError
-from fedcef.core.rng import round_key
+from fedcef.core.round import Rounds
 from fedcef.core.threads import single_thread
-from fedcef.oracles.oracle import Batches, ClientLoop, Stacked, clip, has_dropout, make_oracle
+from fedcef.core.training import Training
+from fedcef.oracles.gradient_oracle import clip, has_dropout
+from fedcef.oracles.loop import ClientLoop
+from fedcef.oracles.oracle import make_oracle
+from fedcef.oracles.stacked import Stacked
 from fedcef.problems.lasso import lasso
 from fedcef.problems.models import MODELS
 from fedcef.problems.problem import Problem
@@ -39,14 +43,23 @@ def points(problem, seed=3):
     return z0 + 0.1 * torch.randn(problem.num_clients, problem.dim, generator=g).to(z0.dtype)
 
 
-def everyone(problem, round_=0):
-    clients = torch.arange(problem.num_clients)
-    return clients, round_key(7, round_, clients)
+def training(batch_size, clip_norm=None, oracle="auto"):
+    return Training(seed=7, batch_size=batch_size, clip_norm=clip_norm, oracle=oracle)
 
 
-def of_round(oracle, steps=3, round_=0):
-    clients, key = everyone(oracle.problem, round_)
-    return oracle.for_round(clients, key, steps)
+def round_of(problem, number=0, clients=None):
+    return Rounds(Training(seed=7), problem.num_clients).at(number, clients)
+
+
+def of_round(oracle, steps=3, number=0, clients=None):
+    return oracle.for_round(round_of(oracle.problem, number, clients), steps)
+
+
+def rows_of(problem, size, steps, number=0, clients=None):
+    """Rows of the table of samples."""
+    round_ = round_of(problem, number, clients)
+    rows = problem.data.draw(round_.clients, round_.batches, steps, size)
+    return problem.starts[round_.clients].view(-1, 1, 1) + rows
 
 
 def plain_gradient(problem, x, inputs, targets):
@@ -61,8 +74,7 @@ def plain_gradient(problem, x, inputs, targets):
 
 def test_batches_are_each_client_s_own_samples():
     problem = small()
-    clients, key = everyone(problem)
-    rows = Batches(50).rows(problem, clients, key, steps=4)
+    rows = rows_of(problem, 50, steps=4)
     assert rows.shape == (3, 4, 50)
     for client, start, size in zip(rows, problem.starts.tolist(), problem.sizes.tolist(), strict=True):
         assert client.unique().tolist() == list(range(start, start + size))  # 200 draws: all of them, no others
@@ -70,28 +82,25 @@ def test_batches_are_each_client_s_own_samples():
 
 def test_batches_repeat_for_the_same_key_and_differ_otherwise():
     problem = small(sizes=(1000, 1000, 1000))
-    clients, key = everyone(problem)
-    rows = Batches(8).rows(problem, clients, key, steps=4)
-    assert torch.equal(rows, Batches(8).rows(problem, clients, key, steps=4))
+    rows = rows_of(problem, 8, steps=4)
+    assert torch.equal(rows, rows_of(problem, 8, steps=4))
     within = rows - problem.starts.view(-1, 1, 1)
     assert len({tuple(batch) for client in within.tolist() for batch in client}) == 12
-    another = Batches(8).rows(problem, *everyone(problem, round_=1), steps=4)
+    another = rows_of(problem, 8, steps=4, number=1)
     assert not (rows == another).all(-1).any()
 
 
 def test_a_client_s_batches_do_not_depend_on_the_cohort():
     problem = small(sizes=(50, 60, 70))
-    clients, key = everyone(problem)
-    rows = Batches(8).rows(problem, clients, key, steps=4)
+    rows = rows_of(problem, 8, steps=4)
     some = torch.tensor([2, 0])
-    assert torch.equal(Batches(8).rows(problem, some, round_key(7, 0, some), steps=4), rows[some])
+    assert torch.equal(rows_of(problem, 8, steps=4, clients=some), rows[some])
 
 
 def test_fewer_steps_are_the_first_of_more():
     problem = small()
-    clients, key = everyone(problem)
-    rows = Batches(8).rows(problem, clients, key, steps=6)
-    assert torch.equal(Batches(8).rows(problem, clients, key, steps=2), rows[:, :2])
+    rows = rows_of(problem, 8, steps=6)
+    assert torch.equal(rows_of(problem, 8, steps=2), rows[:, :2])
 
 
 # The gradients
@@ -101,9 +110,8 @@ def test_fewer_steps_are_the_first_of_more():
 @pytest.mark.parametrize("name", ["softmax", "mlp"])
 def test_gradients_are_autograd_s_on_the_batches(name, kind):
     problem = small(name)
-    clients, key = everyone(problem)
-    rows = Batches(5).rows(problem, clients, key, steps=3)
-    oracle, x = of_round(kind(problem, Batches(5), None)), points(problem)
+    rows = rows_of(problem, 5, steps=3)
+    oracle, x = of_round(kind(problem, training(5))), points(problem)
     for k in range(3):
         found = oracle(x, k)
         for i in range(3):
@@ -118,8 +126,8 @@ def test_gradients_are_autograd_s_on_the_batches(name, kind):
 def test_stacked_and_loop_agree(name, batch_size, clip_norm):
     problem = small(name, sizes=(8, 8, 8))
     x = points(problem)
-    stacked = of_round(Stacked(problem, Batches(batch_size), clip_norm))
-    loop = of_round(ClientLoop(problem, Batches(batch_size), clip_norm))
+    stacked = of_round(Stacked(problem, training(batch_size, clip_norm)))
+    loop = of_round(ClientLoop(problem, training(batch_size, clip_norm)))
     for k in range(3):
         assert torch.allclose(stacked(x, k), loop(x, k), rtol=0, atol=1e-12)
 
@@ -127,7 +135,7 @@ def test_stacked_and_loop_agree(name, batch_size, clip_norm):
 def test_stacked_and_loop_agree_on_the_lasso():
     problem = lasso(Zero(), num_clients=4, samples=10, dim=12, support=3, dtype=torch.float64)
     x = points(problem)
-    stacked, loop = (of_round(kind(problem, Batches(3), None))(x, 1) for kind in (Stacked, ClientLoop))
+    stacked, loop = (of_round(kind(problem, training(3)))(x, 1) for kind in (Stacked, ClientLoop))
     assert torch.allclose(stacked, loop, rtol=0, atol=1e-12)
 
 
@@ -135,7 +143,7 @@ def test_stacked_and_loop_agree_on_the_lasso():
 def test_exact_gradients(kind):
     problem = small("mlp", sizes=(7, 7, 7))
     x = points(problem)
-    oracle = of_round(make_oracle(problem, kind, Batches(0), None))
+    oracle = of_round(make_oracle(problem, training(0, oracle=kind)))
     for k in range(2):
         for i, found in enumerate(oracle(x, k)):
             batch = problem.client_samples(i)
@@ -146,7 +154,7 @@ def test_exact_gradients(kind):
 def test_exact_gradients_of_clients_of_different_size():
     problem = small("softmax", sizes=(1, 4, 30))
     x = points(problem)
-    oracle = make_oracle(problem, "auto", Batches(0), None)
+    oracle = make_oracle(problem, training(0, oracle="auto"))
     assert isinstance(oracle, ClientLoop)
     for i, found in enumerate(of_round(oracle)(x, 0)):
         batch = problem.client_samples(i)
@@ -158,7 +166,7 @@ def test_exact_gradients_of_clients_of_different_size():
 @pytest.mark.parametrize("batch_size", [0, 5])
 def test_one_point_for_all_clients(kind, batch_size):
     problem = small(sizes=(6, 6, 6))
-    oracle = of_round(kind(problem, Batches(batch_size), None))
+    oracle = of_round(kind(problem, training(batch_size)))
     x = points(problem)[0]
     found = oracle(x, 1)
     assert found.shape == (3, problem.dim)
@@ -169,11 +177,11 @@ def test_one_point_for_all_clients(kind, batch_size):
 @pytest.mark.parametrize("kind", [ClientLoop, Stacked])
 def test_some_of_the_clients(kind):
     problem = small(sizes=(6, 6, 6))
-    oracle = kind(problem, Batches(4), None)
+    oracle = kind(problem, training(4))
     x = points(problem)
     full = of_round(oracle)(x, 2)
     some = torch.tensor([0, 2])
-    assert torch.allclose(oracle.for_round(some, round_key(7, 0, some), 3)(x[some], 2), full[some], rtol=0, atol=1e-13)
+    assert torch.allclose(of_round(oracle, clients=some)(x[some], 2), full[some], rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", [ClientLoop, Stacked])
@@ -182,7 +190,7 @@ def test_nothing_is_changed_and_no_graph_is_kept(kind):
     x, model = points(problem), deepcopy(problem.model.state_dict())
     before = x.clone()
     with torch.no_grad():  # as in the engine
-        found = of_round(kind(problem, Batches(4), None))(x, 0)
+        found = of_round(kind(problem, training(4)))(x, 0)
     assert not found.requires_grad
     assert torch.equal(x, before)
     assert all(torch.equal(tensor, model[name]) for name, tensor in problem.model.state_dict().items())
@@ -192,7 +200,7 @@ def test_the_number_of_workers_does_not_change_a_bit():
     torch.manual_seed(0)
     problem = classification(MODELS["mnist_cnn"]((1, 28, 28), 3), (1, 28, 28), (5, 8, 6), torch.float32)
     x = points(problem) * 0.9
-    one, two = (of_round(ClientLoop(problem, Batches(4), None, workers=n), steps=2) for n in (1, 2))
+    one, two = (of_round(ClientLoop(problem, training(4), workers=n), steps=2) for n in (1, 2))
     for k in range(2):
         assert torch.equal(one(x, k), two(x, k))
 
@@ -200,7 +208,7 @@ def test_the_number_of_workers_does_not_change_a_bit():
 def test_threads_are_given_back():
     before = torch.get_num_threads()
     problem = small()
-    of_round(ClientLoop(problem, Batches(4), None, workers=1))(problem.z0, 0)
+    of_round(ClientLoop(problem, training(4), workers=1))(problem.z0, 0)
     assert torch.get_num_threads() == before
 
 
@@ -232,10 +240,10 @@ def test_clipping():
 def test_every_client_s_gradient_is_clipped_by_itself(kind):
     problem = small(sizes=(6, 6, 6))
     x = points(problem)
-    full = of_round(kind(problem, Batches(4), None))(x, 0)
+    full = of_round(kind(problem, training(4)))(x, 0)
     norms = full.norm(dim=-1)
     limit = float(norms.sort().values[:2].mean())  # between two of them
-    clipped = of_round(kind(problem, Batches(4), limit))(x, 0)
+    clipped = of_round(kind(problem, training(4, limit)))(x, 0)
     assert bool((clipped.norm(dim=-1) <= limit * (1 + 1e-12)).all())
     below = norms <= limit
     assert 0 < int(below.sum()) < 3
@@ -254,23 +262,23 @@ def test_dropout_is_found():
 
 def test_dropout_is_a_function_of_round_client_and_step():
     problem = dropout(sizes=(6, 6, 6))
-    oracle, x = ClientLoop(problem, Batches(0), None), problem.z0
+    oracle, x = ClientLoop(problem, training(0)), problem.z0
     torch.manual_seed(1)
     first = of_round(oracle)(x, 0)
     torch.manual_seed(2)
     torch.rand(17)
     assert torch.equal(of_round(oracle)(x, 0), first)
-    assert torch.equal(of_round(ClientLoop(problem, Batches(0), None))(x, 0), first)
+    assert torch.equal(of_round(ClientLoop(problem, training(0)))(x, 0), first)
     assert not torch.equal(of_round(oracle)(x, 1), first)  # the samples are the same: only the masks differ
-    assert not torch.equal(of_round(oracle, round_=1)(x, 0), first)
+    assert not torch.equal(of_round(oracle, number=1)(x, 0), first)
     alone = torch.tensor([2])
-    assert torch.equal(oracle.for_round(alone, round_key(7, 0, alone), 3)(x, 0)[0], first[2])
+    assert torch.equal(of_round(oracle, clients=alone)(x, 0)[0], first[2])
 
 
 def test_dropout_is_on_even_if_the_module_came_in_evaluation_mode():
     problem = dropout(sizes=(6, 6, 6))
     problem.model.eval()
-    oracle = of_round(ClientLoop(problem, Batches(0), None))
+    oracle = of_round(ClientLoop(problem, training(0)))
     assert not torch.equal(oracle(problem.z0, 0), oracle(problem.z0, 1))
     assert not problem.model.training
 
@@ -280,24 +288,24 @@ def test_dropout_is_on_even_if_the_module_came_in_evaluation_mode():
 
 def test_auto_goes_by_the_model():
     convolution = classification(MODELS["mnist_cnn"]((1, 8, 8), 3), (1, 8, 8), (4, 4))
-    assert isinstance(make_oracle(small("softmax"), "auto", Batches(4), None), Stacked)
-    assert isinstance(make_oracle(small("mlp"), "auto", Batches(4), None), Stacked)
-    assert isinstance(make_oracle(convolution, "auto", Batches(4), None), ClientLoop)
-    assert isinstance(make_oracle(dropout(), "auto", Batches(4), None), ClientLoop)
-    assert isinstance(make_oracle(small(), "auto", Batches(0), None), ClientLoop)
-    assert isinstance(make_oracle(small(sizes=(5, 5)), "auto", Batches(0), None), Stacked)
+    assert isinstance(make_oracle(small("softmax"), training(4, oracle="auto")), Stacked)
+    assert isinstance(make_oracle(small("mlp"), training(4, oracle="auto")), Stacked)
+    assert isinstance(make_oracle(convolution, training(4, oracle="auto")), ClientLoop)
+    assert isinstance(make_oracle(dropout(), training(4, oracle="auto")), ClientLoop)
+    assert isinstance(make_oracle(small(), training(0, oracle="auto")), ClientLoop)
+    assert isinstance(make_oracle(small(sizes=(5, 5)), training(0, oracle="auto")), Stacked)
 
 
 def test_the_choice_can_be_made():
-    assert isinstance(make_oracle(small(), "loop", Batches(4), None), ClientLoop)
-    assert isinstance(make_oracle(small(), "stacked", Batches(4), None), Stacked)
+    assert isinstance(make_oracle(small(), training(4, oracle="loop")), ClientLoop)
+    assert isinstance(make_oracle(small(), training(4, oracle="stacked")), Stacked)
 
 
 def test_stacked_needs_clients_of_equal_size_for_exact_gradients():
     with pytest.raises(ConfigError, match=r"needs clients of equal size; use oracle = 'loop'\.$"):
-        make_oracle(small(), "stacked", Batches(0), None)
+        make_oracle(small(), training(0, oracle="stacked"))
 
 
 def test_stacked_cannot_draw_dropout():
     with pytest.raises(ConfigError, match=r"cannot draw dropout masks reproducibly; use oracle = 'loop'\.$"):
-        make_oracle(dropout(), "stacked", Batches(4), None)
+        make_oracle(dropout(), training(4, oracle="stacked"))

@@ -1,0 +1,100 @@
+"""The interface of gradient oracles: which samples a round's gradients are taken on, and clipping."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from fedcef.algorithms.algorithm import Oracle
+from fedcef.core.errors import ConfigError
+from fedcef.core.round import Round
+from fedcef.core.training import Training
+from fedcef.problems.client_data import Samples
+from fedcef.problems.problem import Problem
+
+
+class GradientOracle(ABC):
+    """Makes the oracle of each round."""
+
+    captures = True
+    """Whether gradients leave the host alone, so that a CUDA graph can hold them."""
+
+    def __init__(self, problem: Problem, training: Training) -> None:
+        if problem.augment is not None and not training.batch_size:
+            raise ConfigError(
+                "Images are changed at random as minibatches are drawn; with batch_size = 0 take augment = 'none'."
+            )
+        self.problem = problem
+        self.batch_size = training.batch_size
+        self.clip_norm = training.clip_norm or None
+        self.precision = training.precision
+
+    def for_round(self, round_: Round, steps: int, rows: Tensor | None = None) -> Oracle:
+        """The oracle of the round's clients for its `steps` local steps.
+
+        Args:
+            round_: The round; who takes part in it, and what these clients draw.
+            steps: How many local steps there are.
+            rows: Which clients of the problem these are, where that is not their number: a deployed client has a
+                problem with itself alone, and is row 0 of it.
+
+        Returns:
+            oracle(x, k): the gradients (S, p) on the k-th batches, at the clients' own points (S, p) or at one (p,).
+        """
+        clients = round_.clients if rows is None else rows
+        batch = self.batches(round_, clients, steps)
+
+        def oracle(x: Tensor, k: int) -> Tensor:
+            return self.gradients(x.expand(len(clients), -1), clients, batch(k), round_, k)
+
+        return oracle
+
+    def batches(self, round_: Round, clients: Tensor, steps: int) -> Callable[[int], Samples | None]:
+        """batch(k): the clients' k-th minibatches, (S, B, ...); None stands for all that each of them has."""
+        size, augment, data = self.batch_size, self.problem.augment, self.problem.data
+        if not size:
+            return lambda k: None
+        take = data.batches(clients, data.draw(clients, round_.batches, steps, size))
+        if augment is None:
+            return take
+        changes = augment.draw(round_.augmentation, steps * size).view(len(clients), steps, size)
+
+        def changed(k: int) -> Samples:
+            batch = take(k)
+            images = augment.apply(batch.inputs.flatten(0, 1), changes[:, k].flatten())
+            return Samples(images.reshape(len(clients), size, *images.shape[1:]), batch.targets)
+
+        return changed
+
+    @abstractmethod
+    def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
+        """Every client's clipped gradient at its own row of x, on its own part of the batch or on all that it has."""
+
+    def loss(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """One client's loss at x, (p,), computed in the precision that was chosen."""
+        cheaper = torch.autocast(x.device.type, torch.bfloat16) if self.precision == "bfloat16" else nullcontext()
+        with cheaper:
+            return self.problem.loss(self.problem.outputs(model, x, inputs), targets)
+
+    def clipped(self, g: Tensor) -> Tensor:
+        """The gradients scaled down to at most `clip_norm`, where there is one."""
+        return g if self.clip_norm is None else clip(g, self.clip_norm)
+
+
+def clip(g: Tensor, norm: float) -> Tensor:
+    """Each gradient scaled down to at most the given norm."""
+    return g * torch.clamp(norm / torch.linalg.vector_norm(g, dim=-1, keepdim=True), max=1.0)
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether the model draws masks while it trains."""
+    return any(isinstance(m, nn.modules.dropout._DropoutNd) for m in model.modules())
+
+
+def convolves(model: nn.Module) -> bool:
+    """Whether the model has convolutions, which one call for all clients makes slower."""
+    return any(isinstance(m, nn.modules.conv._ConvNd) for m in model.modules())

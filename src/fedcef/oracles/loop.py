@@ -1,0 +1,93 @@
+"""One client after the other.
+
+On a CPU each core gets a client and each client one thread, which keeps results independent of the number of cores; on
+a GPU clients get streams.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from fedcef.core.round import Round
+from fedcef.core.threads import cores, single_thread
+from fedcef.core.training import Training
+from fedcef.oracles.gradient_oracle import GradientOracle, has_dropout
+from fedcef.problems.client_data import Samples
+from fedcef.problems.problem import Problem
+
+_STREAMS = 8  # clients that a GPU works on at a time; more gave nothing
+
+
+class ClientLoop(GradientOracle):
+    """One client after the other; on a CPU, as many at a time as there are cores, on a GPU as there are streams."""
+
+    def __init__(self, problem: Problem, training: Training, workers: int | None = None) -> None:
+        super().__init__(problem, training)
+        self._draws = has_dropout(problem.model)
+        self.captures = self.batch_size > 0 and not self._draws  # otherwise sizes or seeds are read on the host
+        self._device = problem.z0.device
+        if workers is None:
+            workers = 1 if self._draws or self._device.type == "cuda" else cores()
+        self._pool = (
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
+        )
+        streams = _STREAMS if self._device.type == "cuda" else 0
+        self._streams = [torch.cuda.Stream(self._device) for _ in range(streams)]  # type: ignore[no-untyped-call]
+        self._thread = threading.local()
+
+    def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
+        """Every client's clipped gradient, each computed by itself."""
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        keys = round_.dropout(k).view(-1) if self._draws else None
+
+        def one(n: int) -> None:
+            if batch is None:
+                mine = self.problem.data.samples(int(clients[n]))
+            else:
+                mine = Samples(batch.inputs[n], batch.targets[n])
+            devices = [x.device] if x.is_cuda else []
+            with torch.random.fork_rng(devices=devices, enabled=self._draws):
+                if keys is not None:  # dropout draws from torch's own generator: give it this step's key
+                    torch.manual_seed(int(keys[n]))
+                out[n] = self._gradient(x[n], mine.inputs, mine.targets)
+
+        self._for_each(one, range(len(clients)))
+        return self.clipped(out)
+
+    def _for_each(self, one: Callable[[int], None], numbers: Iterable[int]) -> None:
+        if self._streams:
+            main = torch.cuda.current_stream(self._device)
+            for stream in self._streams:
+                stream.wait_stream(main)
+            for n in numbers:
+                with torch.cuda.stream(self._streams[n % len(self._streams)]):
+                    one(n)
+            for stream in self._streams:
+                main.wait_stream(stream)
+        elif self._pool is None:
+            with single_thread():
+                for n in numbers:
+                    one(n)
+        else:
+            list(self._pool.map(one, numbers))
+
+    def _gradient(self, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        if inputs.ndim == 4:  # images: convolutions are faster with channels last, and pass that order on
+            inputs = inputs.to(memory_format=torch.channels_last)
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = self.loss(self._model(), x, inputs, targets)
+        return torch.autograd.grad(loss, x)[0]
+
+    def _model(self) -> nn.Module:
+        """This thread's own copy of the module: functional_call swaps its parameters while it runs."""
+        if not hasattr(self._thread, "model"):
+            self._thread.model = deepcopy(self.problem.model).train()
+        model: nn.Module = self._thread.model
+        return model

@@ -1,0 +1,60 @@
+"""All clients in one evaluation, by vmap.
+
+It pays where a client's step is small (linear models, MLPs) and costs where it turns convolutions into grouped ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from fedcef.core.errors import ConfigError, ProblemError
+from fedcef.core.round import Round
+from fedcef.core.training import Training
+from fedcef.oracles.gradient_oracle import GradientOracle, has_dropout
+from fedcef.problems.client_data import Samples
+from fedcef.problems.problem import Problem
+
+
+class Stacked(GradientOracle):
+    """All clients in one evaluation."""
+
+    def __init__(self, problem: Problem, training: Training) -> None:
+        super().__init__(problem, training)
+        if not self.batch_size and not problem.equal_sizes:
+            raise ConfigError(
+                "oracle = 'stacked' with batch_size = 0 needs clients of equal size; use oracle = 'loop'."
+            )
+        if has_dropout(problem.model):
+            raise ConfigError("oracle = 'stacked' cannot draw dropout masks reproducibly; use oracle = 'loop'.")
+        model = deepcopy(problem.model).train()
+
+        def loss(x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+            return self.loss(model, x, inputs, targets)
+
+        self._gradients: Callable[..., Tensor] = torch.func.vmap(torch.func.grad(loss))
+
+    def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
+        """Every client's clipped gradient, all of them by one call of the model."""
+        batch = self.problem.data.tables(clients) if batch is None else batch
+        try:
+            return self.clipped(self._gradients(x, batch.inputs, batch.targets))
+        except RuntimeError as error:
+            if "randomness" in str(error):
+                raise ProblemError(
+                    "The model draws random numbers as it runs; write them as nn.Dropout modules, which are drawn "
+                    "reproducibly, or take oracle = 'loop'."
+                ) from error
+            if "vmap" in str(error):
+                raise ProblemError(
+                    "The model or the loss reads a number from a tensor (.item(), float(), if) or does something else "
+                    f"that cannot be computed for all clients at once; take oracle = 'loop'.  ({_first_line(error)})"
+                ) from error
+            raise
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200]

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedcef.compressors import COMPRESSORS, Identity, RandK, TopK
-from fedcef.compressors.private import NOISE, Private, simulated
+from fedcef.compressors.private import Private, simulated
 from fedcef.core import rng
-from fedcef.core.rng import Key, round_key
+from fedcef.core.rng import Key, Purpose, round_key
 from fedcef.wire import WireError
 
 from .setting import CASES, DIM, DTYPES, LAYOUT, same_bits, vectors
@@ -93,7 +93,7 @@ def test_every_round_and_client_has_other_noise():
 
 def test_the_noise_is_apart_from_what_compressors_draw():
     own = round_key(0, 0, torch.tensor(0)).own
-    pair = torch.stack([rng.normal(own, 4000), rng.normal(rng.fold(own, NOISE), 4000)])
+    pair = torch.stack([rng.normal(own, 4000), rng.normal(rng.fold(own, Purpose.NOISE), 4000)])
     assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.06
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcef.wire.codes.huffman import code_lengths, codewords, decode_symbols, encode_symbols
-from fedcef.wire.errors import WireError
+from fedcef.wire.reader import WireError
 
 FIBONACCI = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987]
 

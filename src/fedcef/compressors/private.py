@@ -24,11 +24,8 @@ from fedcef.compressors.blocks import norm
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.sparsifiers import RandK
 from fedcef.core.layout import Layout
-from fedcef.core.rng import Key, fold, normal, subset
+from fedcef.core.rng import Key, Purpose, normal, subset
 from fedcef.wire import Payload
-
-NOISE = 12
-"""What a key is folded for, beside the purposes in rng.py."""
 
 Draw = Callable[[Tensor, Key], Tensor]
 """draw(x, key): a standard normal number for every entry of x, float64; x is what they will be added to."""
@@ -36,7 +33,7 @@ Draw = Callable[[Tensor, Key], Tensor]
 
 def simulated(x: Tensor, key: Key) -> Tensor:
     """Noise that everyone can repeat who has the seed: right for a simulation, and no privacy at all."""
-    return normal(fold(key.own, NOISE), x.shape[-1])
+    return normal(key.fold(Purpose.NOISE).own, x.shape[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -83,8 +83,6 @@ class RandK(Sparsifier):
     unbiased: bool = False
     """Whether kept values are multiplied by p/k.  Then E C(x) = x and E|C(x) - x|² = (p/k - 1)|x|²: unbiased, for
     methods without error feedback, and no contraction.  As the draw is shared, a mean over clients is no less noisy."""
-    scaled: bool = False
-    """The older name of `unbiased`; either will do."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
         dim = x.shape[-1]
@@ -92,21 +90,17 @@ class RandK(Sparsifier):
         support = subset(key.shared, dim, count)
         # a NaN that is not drawn must not stay behind unseen
         kept = x[..., support].masked_fill(~largest_size(x).isfinite(), torch.nan)
-        if self._scales:
+        if self.unbiased:
             kept = kept * (dim / count)
         return Seeded(self.as_sent(kept), key.shared, dim, support)
 
     def contraction(self, dim: int) -> float | None:
         count = self.count(dim)
-        return None if self._scales and count < dim else self.bound(count, dim)
+        return None if self.unbiased and count < dim else self.bound(count, dim)
 
     def variance(self, dim: int) -> float | None:
         count = self.count(dim)
-        return dim / count - 1 if (self._scales or count == dim) and self.values in EXACT else None
-
-    @property
-    def _scales(self) -> bool:
-        return self.unbiased or self.scaled
+        return dim / count - 1 if (self.unbiased or count == dim) and self.values in EXACT else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

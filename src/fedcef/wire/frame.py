@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedcef.wire.errors import WireError
+from fedcef.wire.envelope import Envelope
 from fedcef.wire.forms.registry import read_payload
+from fedcef.wire.names import encode_name, name_nbytes, read_name
 from fedcef.wire.payload import Payload
-from fedcef.wire.reader import Reader
+from fedcef.wire.reader import Reader, WireError
 
-MAGIC = b"FCEF"
-VERSION = 1
-
-_HEADER = struct.Struct("<4sBBBIQ")  # magic, version, kind, parts, round, bytes of the body
-_CHECKSUM = struct.Struct("<I")
-_NAME_LENGTH = struct.Struct("<B")
-_OVERHEAD = _HEADER.size + _CHECKSUM.size
+FRAME = Envelope("frame", b"FCEF", 1, fields="BBI", lengths="Q")  # kind, number of parts, round; body
 
 
 class FrameKind(IntEnum):
+    """Who sends a frame to whom: a client to the server, the server to its clients, or a snapshot to a disk."""
+
     UP = 1
     DOWN = 2
     STATE = 3
@@ -35,16 +29,11 @@ class FrameKind(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Frame:
+    """A message that was decoded, and what its frame says about it."""
+
     kind: FrameKind
     round: int
     message: dict[str, Payload]
-
-
-class _Header(NamedTuple):
-    kind: int
-    parts: int
-    round: int
-    frame_size: int
 
 
 def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int) -> bytes:
@@ -53,9 +42,8 @@ def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int) -> byte
         raise WireError(f"Round {round_} cannot be sent; rounds are 0 to {2**32 - 1}.")
     if len(message) > 255:
         raise WireError(f"A message of {len(message)} parts cannot be sent; at most 255 are allowed.")
-    body = b"".join(_encode_name(name) + payload.encode() for name, payload in message.items())
-    content = _HEADER.pack(MAGIC, VERSION, kind, len(message), round_, len(body)) + body
-    return content + _CHECKSUM.pack(zlib.crc32(content))
+    body = b"".join(encode_name(name, "part") + payload.encode() for name, payload in message.items())
+    return FRAME.pack([kind, len(message), round_], [body])
 
 
 def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
@@ -64,35 +52,28 @@ def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
     Takes no more than 16 times the frame's length, 64 bytes for each entry that is sent, 4 KiB for each payload and
     1 MiB, whatever the bytes say.
     """
-    view = memoryview(data).cast("B")
-    header = _read_header(view)
-    if len(view) != header.frame_size:
-        what = "cut off" if len(view) < header.frame_size else "followed by other bytes"
-        raise WireError(f"The frame is {what}: its header says {header.frame_size} bytes, there are {len(view)}.")
-    if not _checksum_holds(view):
-        raise WireError("The checksum does not fit the frame's content; the bytes were damaged.")
-    if header.kind not in set(FrameKind):
-        raise WireError(f"Unknown frame kind {header.kind}; allowed are 1 (up), 2 (down) and 3 (state).")
-
-    reader = Reader(view[_HEADER.size : -_CHECKSUM.size])
+    (kind, parts, round_), (body,) = FRAME.unpack(data)
+    if kind not in set(FrameKind):
+        raise WireError(f"Unknown frame kind {kind}; allowed are 1 (up), 2 (down) and 3 (state).")
+    reader = Reader(body)
     message: dict[str, Payload] = {}
-    for _ in range(header.parts):
-        name = _read_name(reader)
+    for _ in range(parts):
+        name = read_name(reader, "part")
         if name in message:
             raise WireError(f"The frame has two parts named {name!r}; names must be distinct.")
         try:
             message[name] = read_payload(reader, max_dim)
         except WireError as error:
-            raise WireError(f"Part {name!r}: {error}") from None
+            raise WireError(f"Part {name!r}: {error}") from error.__cause__
     if reader.remaining:
-        raise WireError(f"{reader.remaining} bytes are left over after the last of the frame's {header.parts} parts.")
-    return Frame(FrameKind(header.kind), header.round, message)
+        raise WireError(f"{reader.remaining} bytes are left over after the last of the frame's {parts} parts.")
+    return Frame(FrameKind(kind), round_, message)
 
 
 def frame_nbytes(message: Mapping[str, Payload]) -> Tensor:
     """The exact size of each frame of a stack of messages, int64 (...); parts broadcast against each other."""
-    sizes = [_NAME_LENGTH.size + len(name.encode()) + payload.nbytes() for name, payload in message.items()]
-    return sum(sizes, start=torch.tensor(_OVERHEAD))
+    sizes = [name_nbytes(name) + payload.nbytes() for name, payload in message.items()]
+    return sum(sizes, start=torch.tensor(FRAME.overhead))
 
 
 def frame_paper_nbytes(message: Mapping[str, Payload]) -> Tensor:
@@ -112,7 +93,7 @@ def split(log: bytes | memoryview) -> tuple[list[memoryview], int]:
     good = 0
     while good < len(view):
         try:
-            frame = _first_frame(view[good:])
+            frame = FRAME.first(view[good:])
         except WireError as error:
             raise WireError(f"Byte {good} of the log: {error}") from None
         if frame is None:
@@ -130,53 +111,13 @@ def read_frames(log: bytes | memoryview, *, max_dim: int = 2**31) -> tuple[list[
     return [decode(frame, max_dim=max_dim) for frame in frames], good
 
 
-def _read_header(view: memoryview) -> _Header:
-    fields = Reader(view).unpack(_HEADER, "the frame header")
-    magic, version, kind, parts, round_, body_size = fields
-    if magic != MAGIC:
-        raise WireError(f"The bytes begin with {magic!r}, not with {MAGIC!r}; this is not a frame.")
-    if version != VERSION:
-        raise WireError(f"The frame is of version {version}; only version {VERSION} can be read.")
-    return _Header(kind, parts, round_, _OVERHEAD + body_size)
-
-
-def _checksum_holds(frame: memoryview) -> bool:
-    (declared,) = _CHECKSUM.unpack(frame[-_CHECKSUM.size :])
-    return bool(zlib.crc32(frame[: -_CHECKSUM.size]) == declared)
-
-
-def _first_frame(log: memoryview) -> memoryview | None:
-    """The frame that a log begins with, or nothing if it is not whole."""
-    if len(log) < _HEADER.size or not any(log[: _HEADER.size]):
-        return None
-    size = _read_header(log).frame_size
-    return log[:size] if size <= len(log) and _checksum_holds(log[:size]) else None
-
-
 def _contains_frame(log: memoryview) -> bool:
+    """Whether there is a whole frame anywhere."""
     content = bytes(log)
-    position = content.find(MAGIC)
+    position = content.find(FRAME.magic)
     while position >= 0:
         with suppress(WireError):
-            if _first_frame(log[position:]) is not None:
+            if FRAME.first(log[position:]) is not None:
                 return True
-        position = content.find(MAGIC, position + 1)
+        position = content.find(FRAME.magic, position + 1)
     return False
-
-
-def _encode_name(name: str) -> bytes:
-    encoded = name.encode()
-    if not 1 <= len(encoded) <= 255:
-        raise WireError(f"Part name {name!r} has {len(encoded)} bytes; 1 to 255 are allowed.")
-    return _NAME_LENGTH.pack(len(encoded)) + encoded
-
-
-def _read_name(reader: Reader) -> str:
-    (length,) = reader.unpack(_NAME_LENGTH, "a part's name length")
-    if length == 0:
-        raise WireError("A part has an empty name; 1 to 255 bytes are allowed.")
-    encoded = bytes(reader.take(length, "a part's name"))
-    try:
-        return encoded.decode()
-    except UnicodeDecodeError:
-        raise WireError(f"The part name {encoded!r} is not valid UTF-8.") from None

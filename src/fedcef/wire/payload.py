@@ -9,9 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcef.wire.codes.tree import TensorTree
-from fedcef.wire.errors import WireError
-from fedcef.wire.reader import Reader
+from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import TensorTree
 
 MAX_DIM = 2**32 - 1
 """The largest dimension that the format can write down."""

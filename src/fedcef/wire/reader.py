@@ -5,7 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from fedcef.wire.errors import WireError
+from fedcef.core.errors import FedcefError
+
+
+class WireError(FedcefError):
+    """Bytes that are not a valid frame, or a message that cannot be written as one."""
 
 
 class Reader:
@@ -17,11 +21,12 @@ class Reader:
 
     @property
     def remaining(self) -> int:
+        """The number of bytes that were not taken yet."""
         return len(self._data) - self._position
 
     def take(self, size: int, what: str) -> memoryview:
-        """The next `size` bytes."""
-        if size > self.remaining:
+        """The next `size` bytes; `what` they are is said if there are fewer."""
+        if not 0 <= size <= self.remaining:
             raise WireError(f"{size} bytes are needed for {what}, but only {self.remaining} are left.")
         start, self._position = self._position, self._position + size
         return self._data[start : self._position]

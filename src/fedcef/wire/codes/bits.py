@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcef.wire.errors import WireError
+from fedcef.wire.reader import WireError
 
 Integers = NDArray[np.int64]
 

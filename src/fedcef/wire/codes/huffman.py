@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcef.wire.codes.bits import bytes_for, pack_varied, require_zero_padding
-from fedcef.wire.errors import WireError
+from fedcef.wire.reader import WireError
 
 MAX_SYMBOLS = 16
 MAX_LENGTH = 15

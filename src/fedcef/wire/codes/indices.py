@@ -28,8 +28,7 @@ from fedcef.wire.codes.rice import (
     read_rice,
     rice_bytes,
 )
-from fedcef.wire.errors import WireError
-from fedcef.wire.reader import Reader
+from fedcef.wire.reader import Reader, WireError
 
 RAW, BITMAP, RICE, GROUPED = range(4)
 

@@ -25,8 +25,7 @@ from fedcef.wire.codes.bits import (
     unpack_fixed,
     unpack_varied,
 )
-from fedcef.wire.errors import WireError
-from fedcef.wire.reader import Reader
+from fedcef.wire.reader import Reader, WireError
 
 MAX_RICE = 31
 GROUP = 128

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedcef.wire.payload import DENSE, HEAD, Head, Payload, encode_head
 from fedcef.wire.reader import Reader
-from fedcef.wire.values.value_forms import read_values
+from fedcef.wire.values.registry import read_values
 from fedcef.wire.values.values import Sent, as_values, rows_of
 
 

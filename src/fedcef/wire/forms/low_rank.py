@@ -9,11 +9,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fedcef.wire.errors import WireError
 from fedcef.wire.payload import HEAD, LOW_RANK, MODERATE, Head, Payload, encode_head
-from fedcef.wire.reader import Reader
-from fedcef.wire.values.value_types import VALUE_TYPES, from_bytes, to_bytes
-from fedcef.wire.values.values import for_each_vector, largest_of, require_below
+from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import for_each_vector
+from fedcef.wire.values.number_formats import VALUE_TYPES, from_bytes, to_bytes
+from fedcef.wire.values.values import largest_of, require_below
 
 Shape: TypeAlias = tuple[int, int] | int
 """A matrix (n, m) that is given by factors, or the length of a plain stretch."""

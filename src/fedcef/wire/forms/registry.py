@@ -1,10 +1,10 @@
-"""Reading a payload by its form."""
+"""Reading a payload by its form: one of this package's, or one that another package registered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedcef.wire.errors import WireError
+from fedcef.wire.extensions import FIRST, Extensions
 from fedcef.wire.forms.dense import Dense
 from fedcef.wire.forms.low_rank import LowRank
 from fedcef.wire.forms.relay import Relay
@@ -12,7 +12,7 @@ from fedcef.wire.forms.rotated import Rotated
 from fedcef.wire.forms.seeded import Seeded
 from fedcef.wire.forms.sparse import Sparse
 from fedcef.wire.payload import DENSE, LOW_RANK, RELAY, ROTATED, SEEDED, SPARSE, Head, Payload, read_head
-from fedcef.wire.reader import Reader
+from fedcef.wire.reader import Reader, WireError
 
 _FORMS: dict[int, tuple[str, Callable[[Reader, Head], Payload]]] = {
     DENSE: ("dense", Dense.read),
@@ -22,9 +22,25 @@ _FORMS: dict[int, tuple[str, Callable[[Reader, Head], Payload]]] = {
     LOW_RANK: ("low rank", LowRank.read),
 }
 _NAMES = {form: name for form, (name, _) in _FORMS.items()} | {RELAY: "relay"}
+_OTHERS: Extensions[Payload] = Extensions("Form")
+
+
+def register_form(number: int, read: Callable[[Reader, Head], Payload], *, package: str) -> bytes:
+    """Teach the decoder a form of another package's (docs/wire.md has an example).
+
+    Args:
+        number: 192 to 255.
+        read: makes a payload of what follows the package's name, taking from the reader what is its own.
+        package: what must be imported to have the form registered.
+
+    Returns:
+        The package's name in bytes; a payload of this form is `encode_head(number, …)`, these bytes, and its own.
+    """
+    return _OTHERS.register(number, read, package)
 
 
 def read_payload(reader: Reader, max_dim: int) -> Payload:
+    """The next payload, of a dimension up to `max_dim`."""
     head = read_head(reader, max_dim)
     if head.form == RELAY:
         return Relay.read(reader, head, _read_relayed)
@@ -40,6 +56,11 @@ def _read_relayed(reader: Reader, dim: int) -> Payload:
 
 
 def _read_simple(reader: Reader, head: Head, allowed: dict[int, str]) -> Payload:
+    if head.form >= FIRST:
+        payload = _OTHERS.read(reader, head.form, head)
+        if payload.dim != head.dim:
+            raise WireError(f"Form {head.form} gave a vector of dimension {payload.dim}; its head says {head.dim}.")
+        return payload
     if head.form not in _FORMS:
         listed = ", ".join(f"{form} ({name})" for form, name in allowed.items())
         raise WireError(f"Unknown payload form {head.form}; allowed are {listed}.")

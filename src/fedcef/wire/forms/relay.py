@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef.wire.errors import WireError
 from fedcef.wire.payload import HEAD, MODERATE, RELAY, Head, Payload, encode_head
-from fedcef.wire.reader import Reader
+from fedcef.wire.reader import Reader, WireError
 from fedcef.wire.values.values import require_below
 
 MAX_FACTOR = 2.0**16

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedcef.core import rng
 from fedcef.wire.payload import COUNT, HEAD, SEEDED, Head, Payload, encode_count, encode_head, read_count
 from fedcef.wire.reader import Reader
-from fedcef.wire.values.value_forms import read_values
+from fedcef.wire.values.registry import read_values
 from fedcef.wire.values.values import Sent, as_values, rows_of
 
 _KEY = struct.Struct("<q")

@@ -8,8 +8,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fedcef.wire.errors import WireError
 from fedcef.wire.payload import Payload
+from fedcef.wire.reader import WireError
 
 
 @dataclass(frozen=True, eq=False)

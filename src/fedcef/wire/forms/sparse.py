@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedcef.wire.codes.indices import encode_indices, gaps_of, plan, read_indices
-from fedcef.wire.errors import WireError
 from fedcef.wire.payload import COUNT, HEAD, SPARSE, Head, Payload, encode_count, encode_head, read_count
-from fedcef.wire.reader import Reader
-from fedcef.wire.values.value_forms import read_values
-from fedcef.wire.values.values import Sent, as_values, for_each_vector, rows_of
+from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import for_each_vector
+from fedcef.wire.values.registry import read_values
+from fedcef.wire.values.values import Sent, as_values, rows_of
 
 
 @dataclass(frozen=True, eq=False)

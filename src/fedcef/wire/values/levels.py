@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcef.wire.codes import codes as symbols
-from fedcef.wire.codes.codes import Alphabet
-from fedcef.wire.errors import WireError
-from fedcef.wire.reader import Reader
+from fedcef.wire.codes import symbols
+from fedcef.wire.codes.symbols import Alphabet
+from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import for_each_vector
+from fedcef.wire.values.number_formats import VALUE_TYPES, from_bytes, to_bytes
 from fedcef.wire.values.tables import table_named, table_of_code
-from fedcef.wire.values.value_types import VALUE_TYPES, from_bytes, to_bytes
-from fedcef.wire.values.values import LEVEL_TABLES, LEVELS, Values, for_each_vector, largest_of, require_below
+from fedcef.wire.values.values import LEVEL_TABLES, LEVELS, Values, largest_of, require_below
 
 MAX_SCALE = 2.0**125
 """Scales stay below it, so that a scale times a level is finite."""

@@ -22,10 +22,10 @@ from fedcef.wire.codes.bits import (
     require_zero_padding,
     unpack_fixed,
 )
-from fedcef.wire.codes.codes import Alphabet, encode_symbols_of, plan, read_symbols
-from fedcef.wire.errors import WireError
-from fedcef.wire.reader import Reader
-from fedcef.wire.values.values import POWERS, Values, for_each_vector
+from fedcef.wire.codes.symbols import Alphabet, encode_symbols_of, plan, read_symbols
+from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import for_each_vector
+from fedcef.wire.values.values import POWERS, Values
 
 FIXED, RICE, HUFFMAN = range(3)
 

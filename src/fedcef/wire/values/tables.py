@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcef.wire.errors import WireError
+from fedcef.wire.reader import WireError
 
 
 class Table(NamedTuple):

@@ -10,12 +10,12 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fedcef.wire.codes.tree import TensorTree
-from fedcef.wire.errors import WireError
-from fedcef.wire.values import value_types
+from fedcef.wire.reader import WireError
+from fedcef.wire.stacks import TensorTree, for_each_vector
+from fedcef.wire.values import number_formats
 
 LEVELS, LEVEL_TABLES, POWERS = range(5, 8)
-"""Numbers in a payload's value-type byte beyond those of plain numbers (`value_types`)."""
+"""Numbers in a payload's value-type byte beyond those of plain numbers (number_formats.py)."""
 
 
 class Values(TensorTree, ABC):
@@ -64,7 +64,7 @@ class Floats(Values):
 
     @property
     def code(self) -> int:
-        return value_types.of_tensor(self.numbers).code
+        return number_formats.of_tensor(self.numbers).code
 
     @property
     def shape(self) -> torch.Size:
@@ -83,7 +83,7 @@ class Floats(Values):
         return [Floats(row) for row in self.numbers.unbind()]
 
     def encode(self) -> bytes:
-        return value_types.to_bytes(self.numbers)
+        return number_formats.to_bytes(self.numbers)
 
     def largest(self) -> float:
         return largest_of(self.numbers)
@@ -100,11 +100,6 @@ def as_values(sent: Sent) -> Values:
 def rows_of(sent: Sent) -> Sequence[Sent]:
     """A stack (N, ...) taken apart along its first axis."""
     return list(sent.unbind()) if isinstance(sent, Tensor) else sent.rows()
-
-
-def for_each_vector(size: int, stack: Tensor) -> Tensor:
-    """The same size for all vectors of a stack (..., k): int64 (...)."""
-    return torch.full(stack.shape[:-1], size, dtype=torch.int64, device=stack.device)
 
 
 def largest_of(numbers: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""What payloads and values have in common: dataclasses around tensors, which are moved from device to device."""
+"""What payloads and values have in common: they hold tensors, for one vector or for a stack of them (..., k)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class TensorTree:
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """The same thing with its tensors on another device."""
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+
+def for_each_vector(size: int, stack: Tensor) -> Tensor:
+    """The same size for all vectors of a stack (..., k): int64 (...)."""
+    return torch.full(stack.shape[:-1], size, dtype=torch.int64, device=stack.device)
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

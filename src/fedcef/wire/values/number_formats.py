@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcef.wire.errors import WireError
+from fedcef.wire.reader import WireError
 
 
 class ValueType(NamedTuple):

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from fedcef.wire.codes.bits import bytes_for, pack_fixed, unpack_fixed
 from fedcef.wire.codes.huffman import MAX_SYMBOLS, code_lengths, decode_symbols, encode_symbols
-from fedcef.wire.errors import WireError
-from fedcef.wire.reader import Reader
-from fedcef.wire.values.values import for_each_vector
+from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import for_each_vector
 
 PACKED, HUFFMAN = range(2)
 

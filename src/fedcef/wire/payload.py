@@ -11,12 +11,13 @@ from torch import Tensor
 
 from fedcef.wire.reader import Reader, WireError
 from fedcef.wire.stacks import TensorTree
+from fedcef.wire.values.values import largest_of
 
 MAX_DIM = 2**32 - 1
 """The largest dimension that the format can write down."""
 
 DENSE, SPARSE, SEEDED, ROTATED, LOW_RANK, RELAY = range(1, 7)
-"""The forms of a vector on the wire."""
+"""The numbers of the forms; those from 192 on are for other packages (extensions.py)."""
 
 MODERATE = 2.0**40
 """Numbers that a decoder multiplies or adds up stay below it in magnitude, so that what it decodes is finite."""
@@ -46,17 +47,17 @@ class Payload(TensorTree, ABC):
     def rows(self) -> list[Payload]:
         """A stack (N, ...) taken apart along its first axis."""
 
-    @abstractmethod
     def add_to(self, total: Tensor) -> None:
         """Add the decoded value of a single payload to `total`, (dim,), in place."""
+        total += self.dense().to(total.dtype)
 
     @abstractmethod
     def encode(self) -> bytes:
         """The bytes of a single payload; as many as `nbytes` says."""
 
-    @abstractmethod
     def largest(self) -> float:
         """The largest magnitude among the numbers that a single payload's bytes carry, read back."""
+        return largest_of(self.dense())
 
 
 class Head(NamedTuple):

@@ -32,9 +32,6 @@ class Dense(Payload):
     def rows(self) -> list[Payload]:
         return [Dense(row) for row in rows_of(self.values)]
 
-    def add_to(self, total: Tensor) -> None:
-        total += self.dense().to(total.dtype)
-
     def encode(self) -> bytes:
         values = as_values(self.values)
         return encode_head(DENSE, values.code, self.dim, values.shape[:-1]) + values.encode()

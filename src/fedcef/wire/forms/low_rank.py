@@ -62,9 +62,6 @@ class LowRank(Payload):
         parts = zip(self.left.unbind(), self.right.unbind(), self.rest.unbind(), strict=True)
         return [LowRank(*part, self.shapes, self.rank) for part in parts]
 
-    def add_to(self, total: Tensor) -> None:
-        total += self.dense().to(total.dtype)
-
     def encode(self) -> bytes:
         head = encode_head(LOW_RANK, _FLOAT32.code, self.dim, self.left.shape[:-1])
         _require_rank(self.rank)

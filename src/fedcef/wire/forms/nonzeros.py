@@ -41,9 +41,6 @@ class Nonzeros(Payload):
     def rows(self) -> list[Payload]:
         return [Nonzeros(row) for row in self.vector.unbind()]
 
-    def add_to(self, total: Tensor) -> None:
-        total += self.dense().to(total.dtype)
-
     def encode(self) -> bytes:
         """The bytes of a `Sparse` or `Dense`, which is also what they decode to; `Dense` on a tie."""
         dense = Dense(self._positive_zeros())

@@ -46,9 +46,6 @@ class Relay(Payload):
     def rows(self) -> list[Payload]:
         raise WireError("A relay is a single payload; it has no rows.")
 
-    def add_to(self, total: Tensor) -> None:
-        total += self.dense().to(total.dtype)
-
     def encode(self) -> bytes:
         rows = self.parts.rows()
         if not 1 <= len(rows) <= MAX_PARTS:

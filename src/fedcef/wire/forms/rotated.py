@@ -45,9 +45,6 @@ class Rotated(Payload):
         pairs = zip(rows_of(self.values), keys, strict=True)
         return [Rotated(values, key, self.dim, self.block) for values, key in pairs]
 
-    def add_to(self, total: Tensor) -> None:
-        total += self.dense().to(total.dtype)
-
     def encode(self) -> bytes:
         values = as_values(self.values)
         head = encode_head(ROTATED, values.code, self.dim, values.shape[:-1])

@@ -87,9 +87,6 @@ class Powers(Values):
     def each(self, size: int) -> Tensor:
         return for_each_vector(size, self.codes)
 
-    def largest(self) -> float:
-        return float(self.dense().abs().max()) if self.codes.numel() else 0.0
-
     @classmethod
     def read(cls, reader: Reader, count: int) -> Powers:
         (coding,) = reader.unpack(_CODING, "the coding of exponents")

@@ -1,82 +1,116 @@
 """Files that survive a kill: a write is on the disk, whole, before anything relies on it.
 
-All writing goes through three small steps (`write`, `sync`, `rename`), so that a test can stop at any of them.
+All writing goes through three small steps (`write`, `sync`, `rename`), so that a test can stop at any of them.  What
+the disk refuses becomes a `RunError` of one sentence.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from fedcef.core.errors import RunError
 
+_UNHARMED = "what it held before is still there"
+
 
 class Disk:
+    """The one way to write a file."""
+
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """Write beside the file, then take its name: at any moment there is the old file or the new one."""
-        part = path.with_name(path.name + ".part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+
+        def write(part: Path) -> None:
             with part.open("wb") as file:
                 self.write(file, data)
                 self.sync(file.fileno())
-            self.rename(part, path)
-            self._sync_folder(path.parent)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise RunError(f"{path} cannot be written: {error.strerror}; what it held before is still there.") from None
+
+        self._put(path, write)
+
+    def replace_by(self, path: Path, write: Callable[[Path], object]) -> None:
+        """The same for a library that insists on writing the file itself: `write` is called with where to."""
+
+        def write_and_sync(part: Path) -> None:
+            write(part)
+            self._sync_file(part)
+
+        self._put(path, write_and_sync)
 
     def append(self, path: Path, data: bytes, at: int) -> None:
         """Write at the end of what is known to be whole; bytes beyond it are of an interrupted write."""
-        try:
-            with path.open("r+b") as file:
-                file.seek(at)
-                file.truncate()
-                try:
-                    self.write(file, data)
-                    self.sync(file.fileno())
-                except OSError:
-                    file.truncate(at)
-                    raise
-        except OSError as error:
-            raise RunError(f"{path} cannot be written: {error.strerror}; what it held before is still there.") from None
+        with _explained(path, _UNHARMED), path.open("r+b") as file:
+            file.seek(at)
+            file.truncate()
+            try:
+                self.write(file, data)
+                self.sync(file.fileno())
+            except OSError:
+                file.truncate(at)
+                raise
 
     def add(self, path: Path, data: bytes) -> None:
         """Add a line to a file that may lose its last ones; durable after `keep`."""
-        try:
-            with path.open("ab") as file:
-                at = file.tell()
-                try:
-                    self.write(file, data)
-                except OSError:
-                    file.truncate(at)
-                    raise
-        except OSError as error:
-            raise RunError(f"{path} cannot be written: {error.strerror}.") from None
+        with _explained(path, _UNHARMED), path.open("ab") as file:
+            at = file.tell()
+            try:
+                self.write(file, data)
+            except OSError:
+                file.truncate(at)
+                raise
 
     def keep(self, path: Path) -> None:
         """Make durable what was added."""
-        try:
-            with path.open("rb") as file:
-                self.sync(file.fileno())
-        except OSError as error:
-            raise RunError(f"{path} cannot be made durable: {error.strerror}.") from None
+        with _explained(path, "its last lines may be lost if the machine fails"):
+            self._sync_file(path)
+
+    # the steps
 
     def write(self, file: BinaryIO, data: bytes | memoryview) -> None:
+        """Hand the data to the system."""
         file.write(data)
         file.flush()
 
     def sync(self, descriptor: int) -> None:
+        """Wait until the disk has what the system was handed."""
         os.fsync(descriptor)
 
     def rename(self, part: Path, path: Path) -> None:
+        """Let a whole file take its name."""
         part.replace(path)
 
+    def _put(self, path: Path, write: Callable[[Path], object]) -> None:
+        part = path.with_name(path.name + ".part")
+        with _explained(path, _UNHARMED):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(part)
+                self.rename(part, path)
+                self._sync_folder(path.parent)
+            except Exception:
+                part.unlink(missing_ok=True)
+                raise
+
+    def _sync_file(self, path: Path) -> None:
+        with path.open("r+b") as file:  # Windows syncs nothing that is open for reading only
+            self.sync(file.fileno())
+
     def _sync_folder(self, folder: Path) -> None:
-        """A new name is durable once its folder is."""
+        """A new name is durable once its folder is; Windows opens no folders, and has no need to."""
+        if os.name == "nt":
+            return
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             self.sync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def _explained(path: Path, consequence: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error.strerror or error}; {consequence}.") from None

@@ -48,10 +48,13 @@ def find(key: str, name: Any, registry: Mapping[str, type[T]]) -> type[T]:
     """The class of this name, or at this import path; one from outside must be of the registry's kind."""
     if not is_path(name):
         return registry[choose(key, name, registry)]
-    kind, wanted = imported(key, name), kind_of(registry)
-    if not (isinstance(kind, type) and issubclass(kind, wanted) and is_dataclass(kind)):
+    kind: Any = imported(key, name)
+    wanted = kind_of(registry)
+    fits = isinstance(kind, type) and issubclass(kind, wanted) and is_dataclass(kind)
+    if not fits:
         raise ConfigError(f"{key} is {name!r}; it must be a dataclass that derives from {wanted.__name__}.")
-    return kind
+    own: type[T] = kind
+    return own
 
 
 def is_path(name: Any) -> bool:
@@ -98,9 +101,7 @@ def validate(thing: Any) -> None:
             check(f.name, hints[f.name], value)
 
 
-def completed(
-    registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()
-) -> Section:
+def completed(registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()) -> Section:
     """The options with the named part's defaults filled in, as a record of what was run."""
     name = options.get("name")
     if not (is_path(name) or name in registry):

@@ -19,6 +19,7 @@ from torch import Tensor
 from fedcef.core.errors import ConfigError
 from fedcef.core.ranges import Count, Fraction, UnitInterval
 
+
 class Schedule(ABC):
     """A factor on a step size, by the number of the round."""
 

@@ -17,6 +17,7 @@ from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.core.parts import make
+from fedcef.core.training import Training
 from fedcef.estimators.clients import Array, rows_of_clients
 from fedcef.estimators.linear import Link, Table, linear_problem, smoothness
 from fedcef.estimators.scaling import Scaling
@@ -68,12 +69,15 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
             whole,
             self._algorithm(problem, 0.5 / curvature),
             curvature,
-            self.rounds,
             self.tol,
             link=link,
             shares=torch.tensor([table.share for table in tables], dtype=torch.float64) if by_share else None,
-            seed=self.seed,
-            clients_per_round=self.clients_per_round,
+            training=Training(
+                rounds=int(self.rounds),
+                seed=int(self.seed),
+                clients_per_round=self.clients_per_round or 0,
+                batch_size=0,
+            ),
         )
         named = problem.layout.unflatten(solution.point)
         coef, intercept = scaling.undo(named["weight"], named.get("bias", solution.point.new_zeros(len(penalties))))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, State
+from fedcef.core.training import Training
 from fedcef.estimators.linear import LinearOracle, Link
 from fedcef.problems.problem import Problem
 from fedcef.python.history import Measures
@@ -31,21 +31,20 @@ FAR = 10.0  # times the best point's objective: a blow-up
 
 @dataclass(frozen=True, eq=False)
 class Solution:
+    """Where the rounds ended, what was seen on the way, and whether that was far enough."""
+
     point: Tensor  # (p,)
     records: list[Measures]
     converged: bool
 
 
-class LinearSimulation(Simulation):
+def linear_simulation(
+    problem: Problem, algorithm: Algorithm, link: Link, shares: Tensor | None, training: Training
+) -> Simulation:
     """A simulation with gradients in closed form, where clients are of equal length; clients count by their shares."""
-
-    def __init__(
-        self, problem: Problem, algorithm: Algorithm, link: Link, shares: Tensor | None, **options: Any
-    ) -> None:
-        super().__init__(problem, algorithm, batch_size=0, **options)
-        self._weights = shares
-        if int(problem.sizes.min()) == int(problem.sizes.max()):
-            self._oracle = LinearOracle(problem, link, problem.layout.shapes[0][0])
+    equal = int(problem.sizes.min()) == int(problem.sizes.max())
+    gradients = LinearOracle(problem, link, problem.layout.shapes[0][0]) if equal else None
+    return Simulation(problem, algorithm, training, gradients=gradients, weights=shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +56,24 @@ class _Best:
 
 
 def solve(
-    problem: Problem, whole: Problem, algorithm: Algorithm, curvature: float, rounds: int, tol: float, **options: Any
+    problem: Problem,
+    whole: Problem,
+    algorithm: Algorithm,
+    curvature: float,
+    tol: float,
+    *,
+    link: Link,
+    shares: Tensor | None,
+    training: Training,
 ) -> Solution:
-    """Minimise until |G| <= tol·|∇f(start)|, or for so many rounds; `options` are those of `LinearSimulation`.
+    """Minimise until |G| <= tol·|∇f(start)|, or for so many rounds.
 
     `whole` is the same problem with all samples at one client: looks are taken there.
     """
+    rounds = training.rounds
     evaluator = Evaluator(whole, 1 / curvature)
     goal = tol * float(evaluator.loss_and_gradient(problem.z0)[1].norm())
-    simulation = LinearSimulation(problem, algorithm, **options)
+    simulation = linear_simulation(problem, algorithm, link, shares, training)
     first = algorithm.local_lr
     in_vain = dict.fromkeys(["round", *simulation.ledger.totals()], 0)
 
@@ -75,7 +83,7 @@ def solve(
 
     records = [look()]
     size = math.sqrt(records[0]["stationarity"])
-    best = _Best(size, records[0], 0, simulation.state())
+    best = _Best(size, records[0], 0, simulation.parts())
     stale, steady, wait = 0, 0, STEADY
     while size > goal and records[-1]["round"] < rounds:
         for _ in range(min(EVERY, rounds - int(records[-1]["round"]))):
@@ -87,15 +95,15 @@ def solve(
         if blown_up:
             factor, wait = 0.25, 2 * wait
         elif size < PROGRESS * best.size:
-            best, stale, steady = _Best(size, record, simulation.round, simulation.state()), 0, steady + 1
-            factor = 2.0 if steady >= wait and 2 * algorithm.local_lr <= options["link"].room * first else 1.0
+            best, stale, steady = _Best(size, record, simulation.round, simulation.parts()), 0, steady + 1
+            factor = 2.0 if steady >= wait and 2 * algorithm.local_lr <= link.room * first else 1.0
         else:
             stale, steady = stale + 1, 0
             factor = 0.5 if stale > PATIENCE else 1.0
         if factor != 1:
             algorithm, stale, steady = replace(algorithm, local_lr=factor * algorithm.local_lr), 0, 0
-            state, at = (best.state, best.round) if blown_up else (simulation.state(), simulation.round)
-            simulation = LinearSimulation(problem, algorithm, **options)
+            state, at = (best.state, best.round) if blown_up else (simulation.parts(), simulation.round)
+            simulation = linear_simulation(problem, algorithm, link, shares, training)
             simulation.restore(at, state)
         if blown_up:
             counts = {"round": simulation.round, **simulation.ledger.totals()}

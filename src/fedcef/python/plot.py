@@ -1,4 +1,4 @@
-"""A history as a figure."""
+"""Records as a figure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from fedcef.core.errors import ConfigError
-from fedcef.python.extras import needed
-from fedcef.python.history import History
+from fedcef.core.extras import needed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,16 +17,16 @@ LOGARITHMIC = ("stationarity", "gap", "l2_error", "control_gap")
 COLOR = "#0072b2"
 
 
-def plot(history: History, measures: Sequence[str], against: str) -> Figure:
+def plot(records: Sequence[dict[str, Any]], measures: Sequence[str], against: str) -> Figure:
     """One panel for each measure; the figure belongs to no window, and a notebook shows it by itself."""
-    recorded = history.measures
+    recorded = list(dict.fromkeys(name for record in records for name in record))
     shown = list(measures) or [name for name in USUAL if name in recorded]
     for name in [*shown, *([against] if against != "bytes" else [])]:
         if name not in recorded:
             raise ConfigError(f"{name!r} was not recorded; there are {', '.join(recorded)}, and bytes to plot against.")
     figure: Figure = _figure(len(shown))
     for ax, name in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        points = [(_x(record, against), record[name]) for record in history.records if name in record]
+        points = [(_x(record, against), record[name]) for record in records if name in record]
         x, y = zip(*points, strict=True)
         ax.plot(x, y, color=COLOR, marker="o", markersize=3)
         if name in LOGARITHMIC and min(y) > 0:

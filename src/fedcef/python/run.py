@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedcef.algorithms.algorithm import Algorithm
-from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError
 from fedcef.core.precision import Precision
 from fedcef.core.schedules import Constant, Schedule
-from fedcef.problems.problem import Problem, Weighting
+from fedcef.core.training import OracleName, Training, Weighting
+from fedcef.problems.fitting import fitted
+from fedcef.problems.problem import Problem
 from fedcef.python.folder import run_in_folder
-from fedcef.python.history import History, Measures, simulate
-from fedcef.simulation.budget import Budget
+from fedcef.python.history import History, Measures
+from fedcef.runs.loop import Loop
+from fedcef.runs.measures import Measuring
+from fedcef.runs.reader import Record
+from fedcef.runs.sinks import MemorySink
+from fedcef.simulation.simulation import Simulation
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run in memory; `history` holds what was recorded until then."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self.history = history
 
 
 def run(
@@ -28,10 +41,10 @@ def run(
     clip_norm: float | None = None,
     clients_per_round: int | None = None,
     weighting: Weighting = "uniform",
-    local_schedule: Schedule = Constant(),
-    server_schedule: Schedule = Constant(),
+    local_schedule: Schedule | str = Constant(),
+    server_schedule: Schedule | str = Constant(),
     budget: int | str | None = None,
-    oracle: Literal["auto", "loop", "stacked", "batched"] = "auto",
+    oracle: OracleName = "auto",
     precision: Precision = "float32",
     cuda_graphs: bool = True,
     watch: Callable[[Measures], None] | None = None,
@@ -42,55 +55,81 @@ def run(
 ) -> History:
     """Train a problem's model by an algorithm, and return what happened.
 
-    rounds, seed        how long, and what decides minibatches, cohorts and random compressors
-    eval_every          rounds between evaluations; the first and the last round are always evaluated
-    batch_size          samples of a local step, drawn with replacement; 0 = all that a client has
-    clip_norm           largest norm of a client's gradient; None = no limit
-    clients_per_round   how many take part in a round; None = all
-    weighting           how clients count: "uniform", or "samples" by how many they have
-    local_schedule, server_schedule   factors on the step sizes (`fedcef.core.schedules`)
-    budget              all bytes of the run, e.g. "3MB": ratios then change from round to round
-    oracle, precision, cuda_graphs    how gradients are computed
-    watch               called with every evaluated record
-    out                 a folder to keep the run in, for `fedcef plot` and `report` and to go on with it
-    resume              go on with the run in `out`; one that is finished is read, and where there is none it begins
-    label               what the run is called in reports
-    snapshot_every      rounds between snapshots in `out`; 0 = none, then a run that was cut off begins again
+    The options are those of `fedcef.Training`, where each is explained and checked.  The regulariser is the problem's,
+    and the compressor is fitted to the model's layers.  To compute on a GPU, give `problem.to("cuda")`.
 
-    The regulariser is the problem's, and the compressor is fitted to the model's layers.  To compute on a GPU, give
-    `problem.to("cuda")`.
+    Args:
+        problem: What is minimised: a model, a loss, every client's data and a regulariser.
+        algorithm: The method, with its step sizes and compressor.
+        rounds: How long.
+        seed: What decides minibatches, cohorts and random compressors.
+        eval_every: Rounds between evaluations; the first and the last round are always evaluated.
+        batch_size: Samples of a local step, drawn with replacement; 0 = all that a client has.
+        clip_norm: Largest norm of a client's gradient; None or 0 = no limit.
+        clients_per_round: How many take part in a round; None or 0 = all.
+        weighting: How clients count: "uniform", or "samples" by how many they have.
+        local_schedule: A factor on local_lr (`fedcef.core.schedules`), or its name.
+        server_schedule: A factor on server_lr, likewise.
+        budget: All bytes of the run, e.g. "3MB": ratios then change from round to round.
+        oracle: How gradients are computed.
+        precision: The arithmetic of gradients.
+        cuda_graphs: Whether a GPU replays a recording of the round.
+        watch: Called with every evaluated record.
+        out: A folder to keep the run in, for `fedcef plot` and `report` and to go on with it.
+        resume: Go on with the run in `out`; one that is finished is read, and where there is none it begins.
+        label: What the run is called in reports.
+        snapshot_every: Rounds between snapshots in `out`; 0 = none, then a run that was cut off begins again.
+
+    Returns:
+        The records of the evaluated rounds, and the trained parameters.
+
+    Example:
+        >>> history = run(problem, FedCEF(local_lr=0.1, compressor=TopK(ratio=0.01)), rounds=100)
     """
     if out is None and resume:
         raise ConfigError("resume goes on with the run in a folder; give the folder as `out`.")
     options: dict[str, Any] = {
+        "rounds": rounds,
         "seed": seed,
+        "eval": {"every": eval_every},
         "batch_size": batch_size,
         "clip_norm": clip_norm,
         "clients_per_round": clients_per_round,
         "weighting": weighting,
         "local_schedule": local_schedule,
         "server_schedule": server_schedule,
+        "budget": budget,
         "oracle": oracle,
         "precision": precision,
         "cuda_graphs": cuda_graphs,
-        "budget": _budget(budget, rounds),
+        "snapshot_every": snapshot_every,
     }
+    training = Training(**options)
+
+    def seen(record: Record) -> None:
+        if watch is not None and "objective" in record:
+            watch(record)
+
+    algorithm = fitted(problem, algorithm, training.rounds)
     if out is not None:
-        kept: dict[str, Any] = {"label": label, "snapshot_every": snapshot_every, "resume": resume, "watch": watch}
-        return run_in_folder(
-            Path(out), problem, algorithm, rounds=rounds, eval_every=eval_every, **kept, options=options
+        return run_in_folder(Path(out), problem, algorithm, training, label=label, resume=resume, watch=seen)
+    return _run_in_memory(problem, algorithm, training, seen)
+
+
+def _run_in_memory(
+    problem: Problem, algorithm: Algorithm, training: Training, watch: Callable[[Record], None]
+) -> History:
+    simulation, sink = Simulation(problem, algorithm, training), MemorySink()
+
+    def history() -> History:
+        return History(sink.records, problem.state_dict(simulation.model()), problem.model, notes=tuple(sink.notes))
+
+    try:
+        Loop(simulation, Measuring(problem, algorithm.step, training), sink, watch).to_the_end()
+    except KeyboardInterrupt:
+        stop = Interrupted(history())
+        stop.add_note(
+            "Interrupted: what was recorded is the exception's `history`.  With out= a folder the run could go on."
         )
-    try:
-        return simulate(problem, algorithm, rounds=rounds, eval_every=eval_every, watch=watch, **options)
-    except KeyboardInterrupt as stop:
-        stop.add_note("Interrupted: nothing is kept of a run in memory.  With out= a folder it could go on.")
-        raise
-
-
-def _budget(amount: int | str | None, rounds: int) -> Budget | None:
-    if not amount:
-        return None
-    try:
-        return Budget(as_bytes(amount), rounds)
-    except ValueError as error:
-        raise ConfigError(f"budget is {amount!r}; it must be {error}.") from None
+        raise stop from None
+    return history()

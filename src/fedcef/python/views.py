@@ -1,12 +1,13 @@
-"""A history as text, as a table of pandas and as a notebook shows it."""
+"""Records as text, as a table of pandas and as a notebook shows them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedcef.python.extras import needed
-from fedcef.python.history import History
+from fedcef.core.amounts import format_bytes
+from fedcef.core.extras import needed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -14,39 +15,34 @@ if TYPE_CHECKING:
 HEAD, TAIL = 3, 7  # rows that a notebook shows
 LEADING = ("accuracy", "objective", "density")
 
+Records = Sequence[dict[str, Any]]
 
-def frame(history: History) -> DataFrame:
+
+def frame(records: Records) -> DataFrame:
+    """A pandas table with one row per record; the round is its index."""
     pandas = needed("pandas", "a table", "notebook")
-    table: DataFrame = pandas.DataFrame.from_records(history.records)
+    table: DataFrame = pandas.DataFrame.from_records(records)
     return table.set_index("round")
 
 
-def text(history: History) -> str:
+def text(records: Records) -> str:
     """One line: how far, how good, how many bytes."""
-    if not history.records:
+    if not records:
         return "History(nothing recorded)"
-    last = history.last
+    last = records[-1]
     parts = [f"{name} {last[name]:.4g}" for name in LEADING if name in last]
-    sent = f"{amount(last['wire_up_bytes'])} up, {amount(last['wire_down_bytes'])} down"
+    sent = f"{format_bytes(last['wire_up_bytes'])} up, {format_bytes(last['wire_down_bytes'])} down"
     return f"History(round {last['round']:.0f}: {', '.join([*parts, sent])})"
 
 
-def html(history: History) -> str:
+def html(records: Records) -> str:
     """The line above a table of the first and the last evaluated rounds."""
-    columns = history.measures
-    rows = [_row([record.get(name) for name in columns]) for record in history.records]
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    rows = [_row([record.get(name) for name in columns]) for record in records]
     if len(rows) > HEAD + TAIL:
         rows[HEAD:-TAIL] = [f"<tr><td colspan='{len(columns)}' style='text-align:center'>…</td></tr>"]
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    return f"<div><code>{escape(text(history))}</code><table><tr>{head}</tr>{''.join(rows)}</table></div>"
-
-
-def amount(count: float) -> str:
-    """Bytes in the unit that suits them."""
-    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
+    return f"<div><code>{escape(text(records))}</code><table><tr>{head}</tr>{''.join(rows)}</table></div>"
 
 
 def _row(values: list[float | None]) -> str:

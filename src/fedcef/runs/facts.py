@@ -12,19 +12,14 @@ counted is real bytes.  Nothing here happens within a round.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
 
 from fedcef.algorithms.algorithm import Message
-from fedcef.core import rng
 from fedcef.core.precision import matrix_units
-from fedcef.core.rng import round_key
-from fedcef.core.schedules import in_round
 from fedcef.core.threads import single_thread
 from fedcef.problems.problem import Problem
-from fedcef.runs.folder import RunFolder, write_atomically
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import FrameKind, Payload, Relay, Seeded, Sparse, WireError, decode, encode
 from fedcef.wire.payload import COUNT, HEAD
@@ -35,18 +30,9 @@ MOST_CLASSES = 100  # beyond this a histogram of classes says little
 Facts = dict[str, Any]
 
 
-def write_facts(folder: RunFolder, simulation: Simulation, down: Message | None = None) -> None:
-    """Write what is known: of the clients at the start of a run, of messages too with the last round's down-message."""
-    path = folder.path / "facts.json"
-    if down is None and path.exists():  # a run that goes on
-        return
-    facts: Facts = {"clients": client_facts(simulation.problem)}
-    if down is not None:
-        facts["messages"] = {
-            "up": _frame_facts(_rehearsed(simulation), FrameKind.UP),
-            "down": _frame_facts(down, FrameKind.DOWN),
-        }
-    write_atomically(path, lambda part: part.write_text(json.dumps(facts) + "\n", "utf-8"))
+def message_facts(simulation: Simulation, down: Message) -> Facts:
+    """What a message up and the last message down are made of."""
+    return {"up": _frame_facts(_rehearsed(simulation), FrameKind.UP), "down": _frame_facts(down, FrameKind.DOWN)}
 
 
 def client_facts(problem: Problem) -> Facts:
@@ -67,14 +53,9 @@ def client_facts(problem: Problem) -> Facts:
 
 def _rehearsed(simulation: Simulation) -> Message:
     """The message that the first client of the last round would send from where the run is now."""
-    round_ = torch.full((), simulation.round - 1, dtype=torch.int64, device=simulation.problem.z0.device)
-    client = simulation.cohort(round_)[:1]
-    key = round_key(simulation.seed, round_, client)
-    with torch.no_grad(), matrix_units(simulation.precision), single_thread(when=True):
-        algorithm = in_round(simulation.algorithm, simulation.local_schedule, simulation.server_schedule, round_)
-        oracle = simulation._oracle.for_round(client, key, algorithm.local_steps)
-        state = {name: table[client] for name, table in simulation.clients.items()}
-        up, _ = algorithm.local(simulation.replica, state, oracle, key.fold(rng.COMPRESSION))
+    rounds, last = simulation.engine.rounds, simulation.round - 1
+    with torch.no_grad(), matrix_units(simulation.training.precision), single_thread(when=True):
+        up, _ = simulation.current_engine().work(simulation.state, rounds.at(last, rounds.cohort(last)[:1]))
     return {name: payload.rows()[0] for name, payload in up.items()}
 
 

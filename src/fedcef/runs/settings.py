@@ -1,36 +1,36 @@
-"""The settings of a run: a TOML file, dotted keys to change them, and what they build."""
+"""The settings of a run, and what they build: the problem and the method."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from importlib import resources
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tomli_w
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError
-from fedcef.core.parts import check, check_prox_steps, choose, completed, explain, make, suggest, unknown_key
-from fedcef.core.precision import Precision, state_dtype
-from fedcef.core.ranges import Count, NotNegative, Positive, UnitInterval
-from fedcef.core.schedules import SCHEDULES
+from fedcef.core.parts import Section, check, completed, find, is_path, make
+from fedcef.core.precision import state_dtype
+from fedcef.core.ranges import Count, Positive, UnitInterval
+from fedcef.core.training import Training
 from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA
-from fedcef.problems.own import Clients, build_own, is_own
-from fedcef.problems.problem import Problem, Weighting
+from fedcef.problems.fitting import check_prox_steps
+from fedcef.problems.own import Clients, build_own
+from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
-from fedcef.runs.deployment_settings import Terms
-from fedcef.simulation.budget import Budget, check_levels
+from fedcef.runs.deployment_settings import DeploymentSettings
+from fedcef.simulation.budget import check_levels
 
-Section = dict[str, Any]
+IN_PYTHON = "python"
+"""data.name of a problem that was made in Python, which no settings can build."""
 
 
 def _named(default: str) -> BeforeValidator:
@@ -38,15 +38,8 @@ def _named(default: str) -> BeforeValidator:
     return BeforeValidator(lambda section: {"name": default, **section} if isinstance(section, dict) else section)
 
 
-class Evaluation(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    every: Count = 1
-    """Rounds between evaluations; the first and the last round are always evaluated."""
-    train_samples: NotNegative = 0
-    """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
-    optimum: bool = False
-    """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
+def _section(name: str) -> Any:
+    return Field(default_factory=lambda: {"name": name})
 
 
 class Variant(BaseModel):
@@ -55,7 +48,9 @@ class Variant(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     label: str
+    """What it is called in reports."""
     changes: dict[str, Any] = Field(default_factory=dict, alias="set")
+    """Its own values, by dotted key."""
 
 
 class Reference(BaseModel):
@@ -64,67 +59,61 @@ class Reference(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str
+    """What it is called in the figure."""
     bytes: Annotated[Positive, BeforeValidator(as_bytes)]
+    """All that was sent, up and down."""
     accuracy: UnitInterval | None = None
+    """What it reached, where that is known."""
 
 
-class Settings(BaseModel):
-    """All settings of a run.  Sections `algorithm`, `compressor`, `regularizer`, `data` and `model` have a `name`
-    and that thing's own options."""
+class Settings(Training):
+    """All settings of a run: its options, and what builds the problem and the method.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Sections `algorithm`, `compressor`, `regularizer`, `data` and `model` have a `name`, which may be an import path
+    "package.module:Class", and that thing's own options.
+    """
 
     name: str = "run"
+    """Of the experiment."""
     label: str = ""
-    rounds: Count = 100
-    seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
+    """What the run is called in reports."""
     num_clients: Count = 10
-    clients_per_round: NotNegative = 0
-    """0 = all."""
+    """N."""
     local_steps: Count = 10
+    """K."""
     local_lr: Positive = 0.1
+    """α."""
     server_lr: Positive = 1.0
-    batch_size: NotNegative = 64
-    """0 = all of a client's samples: exact gradients."""
-    clip_norm: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Largest norm of a client's minibatch gradient; 0 = off."""
-    weighting: Weighting = "uniform"
-    """How clients count in the mean: alike, as in the paper, or by their number of samples."""
-    local_schedule: Annotated[Section, _named("constant")] = {"name": "constant"}
-    """A factor on local_lr that changes from round to round."""
-    server_schedule: Annotated[Section, _named("constant")] = {"name": "constant"}
-    oracle: Literal["auto", "loop", "stacked", "batched"] = "auto"
-    precision: Precision = "float32"
-    """The arithmetic of gradients; everything else is float32, or float64 for the precision of that name."""
+    """η_g."""
     device: str = "cpu"
-    """cpu, cuda, or auto: cuda where there is one."""
-    cuda_graphs: bool = True
-    """Whether a GPU replays a recording of the round, where the round can be recorded."""
-    snapshot_every: NotNegative = 10
-    """Rounds between snapshots to resume from; 0 = none."""
-    budget: Annotated[NotNegative, BeforeValidator(as_bytes)] = 0
-    """What all clients together may send and receive, e.g. "300MB": ratios then change from round to round; 0 = off."""
-    budget_tilt: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """Above 0 the first rounds get more of the budget than the last, below 0 less."""
-    algorithm: Annotated[Section, _named("fedcef")] = {"name": "fedcef"}
-    compressor: Annotated[Section, _named("identity")] = {"name": "identity"}
-    down_compressor: Section = {}
+    """cpu, cuda (or cuda:1 for the second), or auto: cuda where there is one."""
+    algorithm: Annotated[Section, _named("fedcef")] = _section("fedcef")
+    """The method."""
+    compressor: Annotated[Section, _named("identity")] = _section("identity")
+    """What compresses the way up."""
+    down_compressor: Section = Field(default_factory=dict)
     """What compresses the way down, in methods that have a lossy downlink."""
-    regularizer: Annotated[Section, _named("l1")] = {"name": "l1"}
+    regularizer: Annotated[Section, _named("l1")] = _section("l1")
+    """h; `on` names the parameters that it is for, by patterns."""
     privacy: Privacy | None = None
     """Clipping and noise for what clients send; None = off."""
-    data: Annotated[Section, _named("digits")] = {"name": "digits"}
-    model: Section = {}
-    eval: Evaluation = Evaluation()
-    deployment: Terms = Terms()
+    data: Annotated[Section, _named("digits")] = _section("digits")
+    """The data set and its deal among the clients, or a problem of the user's own."""
+    model: Section = Field(default_factory=dict)
+    """The model, where the data set leaves a choice."""
+    deployment: DeploymentSettings = DeploymentSettings()
     """What a server demands of its clients; the simulator has no use for it."""
     compare: tuple[Variant, ...] = ()
+    """The runs of `fedcef compare`."""
     reference: tuple[Reference, ...] = ()
+    """Points from elsewhere for `fedcef frontier`."""
 
     def build_problem(self, clients: Clients = None) -> Problem:
         """The problem; `clients` says whose data is wanted, and is heeded by problems of the user's own."""
-        if is_own(self.data["name"]):
+        if is_path(self.data["name"]):
             problem = build_own(self.data, self.num_clients, self.seed, self.model, clients)
+        elif self.data["name"] == IN_PYTHON:
+            raise ConfigError("The problem was made in Python, and its settings cannot build it; go on there.")
         else:
             problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
         problem = replace(problem, regularizer=self._regularizer(problem))
@@ -137,9 +126,11 @@ class Settings(BaseModel):
         return OnParameters.matching(regularizer, problem.layout, patterns)
 
     def build_algorithm(self, problem: Problem) -> Algorithm:
+        """The method for this problem."""
+        name = str(self.algorithm["name"])
+        kind = find("algorithm.name", name, ALGORITHMS)
         compressor = make("compressor", COMPRESSORS, self.compressor)
-        name = choose("algorithm.name", self.algorithm["name"], ALGORITHMS)
-        if not ALGORITHMS[name].compresses and not isinstance(compressor, Identity):
+        if not kind.compresses and not isinstance(compressor, Identity):
             raise ConfigError(
                 f"{name} sends its vectors whole and has no place for the compressor {self.compressor['name']}; "
                 "add compressor.name=identity."
@@ -153,7 +144,7 @@ class Settings(BaseModel):
             local_steps=self.local_steps,
             regularizer=problem.regularizer,
             compressor=compressor.fit(problem.layout),
-            **self._down_compressor(name, problem),
+            **self._down_compressor(kind, problem),
         )
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
         if self.budget:
@@ -162,12 +153,9 @@ class Settings(BaseModel):
             return self.privacy.protect(name, algorithm, problem.z0, self.weighting, self.budget)
         return algorithm
 
-    def build_budget(self) -> Budget | None:
-        return Budget(self.budget, self.rounds, self.budget_tilt) if self.budget else None
-
-    def _down_compressor(self, name: str, problem: Problem) -> dict[str, Compressor]:
+    def _down_compressor(self, kind: type[Algorithm], problem: Problem) -> dict[str, Compressor]:
         """The field of a method that can compress the way down."""
-        able = any(f.name == "down_compressor" for f in fields(ALGORITHMS[name]))
+        able = any(f.name == "down_compressor" for f in fields(kind))
         if self.down_compressor and not (able and self.algorithm.get("downlink") == "lossy"):
             raise ConfigError(
                 "down_compressor is for the lossy downlink of fedcef; add algorithm.downlink=lossy, or leave it away."
@@ -184,15 +172,16 @@ class Settings(BaseModel):
             raise ConfigError(
                 f"{self.name} has no [[compare]] entries; give each run a label and a table `set` of what differs."
             )
-        base = self.model_dump(exclude={"compare", "reference"}, exclude_none=True)
-        return [_validated(_changed(base, {**v.changes, "label": v.label})) for v in self.compare]
+        table = self.model_dump(exclude={"compare", "reference"}, exclude_none=True)
+        return [Settings(**changed(table, {**v.changes, "label": v.label})) for v in self.compare]
 
     def to_toml(self) -> str:
         """All settings, with the defaults of every named thing filled in."""
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
-        off |= {"deployment"} if self.deployment == Terms() else set()
-        table = self.model_dump(by_alias=True, exclude=off, exclude_none=True)
+        off |= {"deployment"} if self.deployment == DeploymentSettings() else set()
+        table: dict[str, Any] = {"name": self.name, "label": self.label}
+        table |= self.model_dump(by_alias=True, exclude=off, exclude_none=True)
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
@@ -201,78 +190,22 @@ class Settings(BaseModel):
             "compressor": COMPRESSORS,
             "down_compressor": COMPRESSORS,
             "regularizer": REGULARIZERS,
-            "data": DATA,
-            "local_schedule": SCHEDULES,
-            "server_schedule": SCHEDULES,
         }
         for section, registry in registries.items():
             table[section] = completed(registry, table[section])
+        if not is_path(self.data["name"]):
+            table["data"] = completed(DATA, self.data)
         return tomli_w.dumps(table)
 
-
-def load_settings(name_or_path: str, changes: Iterable[str] = ()) -> Settings:
-    """The settings of a shipped experiment or of a TOML file, changed by `key=value` strings."""
-    try:
-        table = tomllib.loads(_find(name_or_path))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{name_or_path} is not valid TOML: {error}.") from None
-    table.setdefault("name", Path(name_or_path).stem)
-    return _validated(_changed(table, dict(parse_change(change) for change in changes)))
+    def is_same_as(self, toml: str) -> bool:
+        """Whether a file holds these settings, in whatever order."""
+        try:
+            return tomllib.loads(toml) == tomllib.loads(self.to_toml())
+        except tomllib.TOMLDecodeError:
+            return False
 
 
-def experiments() -> dict[str, str]:
-    """Shipped experiments: name -> their first comment line."""
-    folder = resources.files("fedcef") / "experiments"
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-    return {f.name.removesuffix(".toml"): f.read_text("utf-8").splitlines()[0].lstrip("# ") for f in files}
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device is {name!r}; it must be cpu, cuda or auto.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', but torch sees no CUDA device here; use device = 'cpu'.")
-    return device
-
-
-def _find(name_or_path: str) -> str:
-    path = Path(name_or_path)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise ConfigError(f"There is no file {path}.")
-        return path.read_text("utf-8")
-    if name_or_path not in experiments():
-        if (path / "config.toml").is_file():
-            raise ConfigError(f"{path} is the folder of a run; go on with it by `fedcef run --resume {path}`.")
-        raise ConfigError(
-            f"There is no experiment {name_or_path!r}; there are {', '.join(experiments())}, or give a .toml file."
-            f"{suggest(path.stem, experiments())}"
-        )
-    return (resources.files("fedcef") / "experiments" / f"{name_or_path}.toml").read_text("utf-8")
-
-
-def parse_change(change: str) -> tuple[str, Any]:
-    """`key=value`, the value read as TOML and otherwise as plain text."""
-    key, equals, text = change.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"--set takes key=value, for example --set compressor.ratio=0.01; got {change!r}.")
-    try:
-        return key.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), text.strip()
-
-
-def _changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the table with dotted keys set.  Naming another thing in a section drops the old one's options."""
     result = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
     for key in sorted(changes, key=lambda k: not k.endswith(".name")):
@@ -289,21 +222,20 @@ def _changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     return result
 
 
-def _validated(table: dict[str, Any]) -> Settings:
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return Settings.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "extra_forbidden":
-            *section, key = map(str, first["loc"])
-            kinds: dict[str, type[BaseModel]] = {
-                "eval": Evaluation,
-                "deployment": Terms,
-                "privacy": Privacy,
-                "compare": Variant,
-                "reference": Reference,
-            }
-            kind = kinds[section[0]] if section else Settings
-            allowed = [".".join([*section, field.alias or name]) for name, field in kind.model_fields.items()]
-            raise ConfigError(unknown_key(".".join([*section, key]), allowed)) from None
-        raise ConfigError(explain(error)) from None
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device is {name!r}; it must be cpu, cuda or auto.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        there = torch.cuda.device_count() if torch.cuda.is_available() else "no"
+        raise ConfigError(f"device is {name!r}, but torch sees {there} CUDA device here; use device = 'cpu'.")
+    return device

@@ -24,6 +24,7 @@ class Arrival(Generic[T]):
         self._event = torch.cuda.current_stream().record_event() if torch.cuda.is_available() else None
 
     def is_here(self) -> bool:
+        """Whether the values have arrived."""
         return self._event is None or self._event.query()
 
     def get(self) -> dict[str, T]:

@@ -1,103 +1,95 @@
 """A round of the simulator as one CUDA graph: its thousands of kernels are launched by a single call.
 
 What changes from round to round is in memory of its own that the graph reads and, at its end, overwrites: the states
-and the round's number.  The recording is of `Simulation.play` as it is; no algorithm knows of it.
+and the round's number.  The recording is of a pure `play` as it is; no algorithm knows of it.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedcef.algorithms.algorithm import Message, State
-
-if TYPE_CHECKING:
-    from fedcef.simulation.simulation import Simulation
-
-PARTS = ("replica", "server", "clients", "ledger")
+from fedcef.algorithms.algorithm import Message
+from fedcef.simulation.state import RunState
 
 
-class CapturedRounds:
-    """The recordings of a simulation's rounds: one, or one for each level of a byte budget.
+class Memory:
+    """Where recorded rounds find their state and leave the next; all recordings of a run work on the same."""
 
-    The first round of a level is played as it is written, which loads its kernels; the second is recorded.  All
-    recordings work on the same memory.
+    def __init__(self, device: torch.device) -> None:
+        self.number = torch.zeros((), dtype=torch.int64, device=device)
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.pool: Any = None  # scratch memory of the graphs
+        self._state: RunState | None = None
+
+    @property
+    def state(self) -> RunState:
+        """The state that lies here."""
+        assert self._state is not None, "a state is moved in before it is asked for"
+        return self._state
+
+    def move_in(self, state: RunState) -> None:
+        """Put a state where the graphs expect it; after a replay it is there."""
+        if self._state is None:
+            self._state = state.clone()
+        if state is self._state:
+            return
+        mine = self._state.tensors()
+        # copied twice: a new state may lie in the memory of another old one
+        moved = {name: t.clone() for name, t in state.tensors().items() if t is not mine[name]}
+        for name, tensor in moved.items():
+            mine[name].copy_(tensor)
+
+
+class Captured:
+    """A `play` that is recorded once and then replayed; it overwrites the state that it is given back.
+
+    The first call plays as it is written, which loads its kernels; the second is recorded.
     """
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._played: set[int] = set()
-        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Message]] = {}
-        self._buffers: State = {}
-        self._round = torch.zeros((), dtype=torch.int64, device=simulation.problem.z0.device)
+    def __init__(self, play: Callable[[RunState, int | Tensor], tuple[RunState, Message]], memory: Memory) -> None:
+        self._play, self._memory = play, memory
+        self._loaded = False
+        self._recorded: tuple[torch.cuda.CUDAGraph, Message] | None = None
 
-    def play(self, level: int) -> Message:
-        """The simulation's next round; its down-message is good until the one after."""
-        simulation = self._simulation
-        self._round.fill_(simulation.round)
-        if level not in self._played:
-            self._played.add(level)
-            return simulation.play(self._round)
-        self._move_in()
-        if level not in self._graphs:
-            self._graphs[level] = self._record()
-        graph, down = self._graphs[level]
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is a recording yet."""
+        return self._recorded is not None
+
+    def __call__(self, state: RunState, number: int) -> tuple[RunState, Message]:
+        """The state after the round, and the down-message; both are good until the next call."""
+        memory = self._memory
+        memory.number.fill_(number)
+        if not self._loaded:
+            self._loaded = True
+            return self._play(state, memory.number)
+        memory.move_in(state)
+        if self._recorded is None:
+            self._recorded = self._record()
+        graph, down = self._recorded
         graph.replay()
-        return down
-
-    def __len__(self) -> int:
-        return len(self._graphs)
-
-    def _move_in(self) -> None:
-        """Put the states where the graphs expect them; after a replay they are there."""
-        states = take(self._simulation)
-        if not self._buffers:
-            self._buffers = {name: tensor.clone() for name, tensor in states.items()}
-        # copied twice: a new state may lie in the memory of another old one
-        moved = {name: t.clone() for name, t in states.items() if t is not self._buffers[name]}
-        for name, tensor in moved.items():
-            self._buffers[name].copy_(tensor)
-        put(self._simulation, self._buffers)
+        return memory.state, down
 
     def _record(self) -> tuple[torch.cuda.CUDAGraph, Message]:
-        simulation, buffers = self._simulation, self._buffers
-        graph = torch.cuda.CUDAGraph()
+        memory, graph = self._memory, torch.cuda.CUDAGraph()
         # scratch memory can be shared: only one graph runs at a time, and nothing in it outlives the next round
-        pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
-        with _no_collection(), torch.cuda.graph(graph, pool=pool):
-            down = simulation.play(self._round)
-            after = take(simulation)
+        with _no_collection(), torch.cuda.graph(graph, pool=memory.pool, stream=memory.stream):
+            after, down = self._play(memory.state, memory.number)
+            buffers, new = memory.state.tensors(), after.tensors()
             own = {tensor.data_ptr() for tensor in buffers.values()}
             # a new state that lies in an old one's memory must be saved before that is overwritten
-            after = {n: t.clone() if t.data_ptr() in own and t is not buffers[n] else t for n, t in after.items()}
+            new = {n: t.clone() if t.data_ptr() in own and t is not buffers[n] else t for n, t in new.items()}
             for name, buffer in buffers.items():
-                if after[name] is not buffer:
-                    buffer.copy_(after[name])
-        put(simulation, buffers)  # recording does not compute: the states are still those of before
+                if new[name] is not buffer:
+                    buffer.copy_(new[name])
+        memory.pool = memory.pool or graph.pool()
         return graph, down
-
-
-def take(simulation: Simulation) -> State:
-    """All state of a simulation that is on its device, under flat names."""
-    state = simulation.state()
-    flat = {f"{part}/{name}": tensor for part in PARTS for name, tensor in state[part].items()}
-    return {**flat, "finite": simulation.finite}
-
-
-def put(simulation: Simulation, flat: State) -> None:
-    """Let a simulation go on from a state as `take` gave it."""
-
-    def part(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): tensor for name, tensor in flat.items() if name.startswith(prefix)}
-
-    simulation.replica, simulation.server, simulation.clients = part("replica/"), part("server/"), part("clients/")
-    simulation.ledger.restore(part("ledger/"))
-    simulation.finite = flat["finite"]
 
 
 @contextmanager

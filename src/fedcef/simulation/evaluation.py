@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fedcef.core.errors import ConfigError
 from fedcef.core.precision import Precision, matrix_units
 from fedcef.core.threads import is_small, single_thread
-from fedcef.problems.problem import Problem, Samples, Weighting
+from fedcef.core.training import Weighting
+from fedcef.problems.accuracy import IGNORED, as_number, find_metric, right_and_counted
+from fedcef.problems.client_data import Samples
+from fedcef.problems.problem import Problem
 
-_CHUNK = 1000  # samples in one forward pass
+_CHUNK = 1000  # samples in one forward pass; it decides the order of sums, and so the last bits of records
+_ONE_BY_ONE = 100  # clients that are evaluated one after the other; more go together, with other last bits
 
 
 class Evaluator:
     """Evaluates points of one problem.
 
-    `train_samples` limits how many training samples are looked at, spread over the clients in proportion to
-    their size; 0 means all, which is what F and its gradient are defined on.  `weighting` is how the engine averages
-    clients: alike, or by their number of samples.
+    Args:
+        problem: What is evaluated.
+        step: The length of the step by which stationarity is measured.
+        train_samples: How many training samples are looked at, spread over the clients in proportion to their size;
+            0 means all, which is what F and its gradient are defined on.
+        weighting: How the engine averages clients: alike, or by their number of samples.
+        precision: The arithmetic of a GPU's products.
+        metrics: What else to measure on the test set: names in `METRICS`, or import paths "module:function" of
+            functions of all outputs and targets that return one number.
     """
 
     def __init__(
@@ -30,18 +42,26 @@ class Evaluator:
         train_samples: int = 0,
         weighting: Weighting = "uniform",
         precision: Precision = "float32",
+        metrics: Sequence[str] = (),
     ) -> None:
         self.problem = problem
         self.step = step
         self._precision: Precision = precision
+        self._metrics = dict(map(find_metric, metrics))
+        if metrics and problem.test is None:
+            raise ConfigError(f"eval.metrics are measured on a test set, and there is none; leave {metrics[0]} out.")
         self._model = deepcopy(problem.model).eval()
+        self._counted: int | None = None
         total = int(problem.sizes.sum())
         share = 1.0 if train_samples <= 0 else min(1.0, train_samples / total)
         sizes = problem.sizes.tolist()
-        self._weights = [1 / len(sizes) if weighting == "uniform" else size / total for size in sizes]
-        starts = problem.starts.tolist()
+        weights = [1 / len(sizes) if weighting == "uniform" else size / total for size in sizes]
         counts = [max(1, round(share * size)) for size in sizes]
-        self._rows = [slice(start, start + count) for start, count in zip(starts, counts, strict=True)]
+        self._alone = list(zip(range(len(sizes)), counts, weights, strict=True))
+        self._groups: list[_Group] = []
+        if len(sizes) > _ONE_BY_ONE and self._goes_together():
+            self._groups = _groups(counts, weights, problem.z0)
+            self._alone = [part for part in self._alone if part[1] > _CHUNK]
 
     def __call__(self, x: Tensor) -> dict[str, float]:
         """All measures at the point x, (p,)."""
@@ -67,15 +87,15 @@ class Evaluator:
         measures["density_1e-4"] = (x.abs() > 1e-4).double().mean()
         if problem.truth is not None:
             measures |= distance_to_truth(x, problem.truth, problem.layout.shapes)
+        if problem.test is not None and self._metrics:
+            measures |= self._own_metrics(x, problem.test)
         return measures
 
     def loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f(x) = (weighted) mean over clients of the mean over their samples, and its gradient."""
-        problem = self.problem
         x = x.detach().requires_grad_()
         loss, gradient = x.new_zeros(()), torch.zeros_like(x)
-        for inputs, targets, weight in self._batches():
-            part = weight * problem.loss(problem.outputs(self._model, x, inputs), targets)
+        for part in self._parts(x):
             gradient += torch.autograd.grad(part, x)[0]
             loss += part.detach()
         return loss, gradient
@@ -84,27 +104,81 @@ class Evaluator:
     def loss(self, x: Tensor) -> Tensor:
         """f(x)."""
         total = x.new_zeros(())
-        for inputs, targets, weight in self._batches():
-            total += weight * self.problem.loss(self.problem.outputs(self._model, x, inputs), targets)
+        for part in self._parts(x):
+            total += part
         return total
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """All samples that are looked at, in pieces, each with its weight in f."""
-        train = self.problem.train
-        for weight, rows in zip(self._weights, self._rows, strict=True):
-            samples = Samples(train.inputs[rows], train.targets[rows])
+    def _parts(self, x: Tensor) -> Iterator[Tensor]:
+        """What f(x) is the sum of, piece by piece."""
+        problem = self.problem
+        for client, count, weight in self._alone:
+            samples = problem.data.samples(client, count)
             for inputs, targets in _chunks(samples):
-                yield inputs, targets, weight * len(inputs) / len(samples)
+                share = weight * len(inputs) / len(samples)
+                yield share * problem.loss(problem.outputs(self._model, x, inputs), targets)
+        for group in self._groups:
+            batch = problem.data.batches(group.clients, group.rows)(0)
+            yield (group.weights * self._losses(x, batch)).sum()
+
+    def _losses(self, x: Tensor, batch: Samples) -> Tensor:
+        """Each client's loss, (S,), by one call of the model."""
+
+        def loss(inputs: Tensor, targets: Tensor) -> Tensor:
+            return self.problem.loss(self.problem.outputs(self._model, x, inputs), targets)
+
+        losses: Tensor = torch.func.vmap(loss)(batch.inputs, batch.targets)
+        return losses
+
+    def _goes_together(self) -> bool:
+        """Whether model and loss can be computed for several clients at once."""
+        first = self.problem.data.samples(0, 1)
+        try:
+            self._losses(self.problem.z0, Samples(first.inputs.unsqueeze(0), first.targets.unsqueeze(0)))
+        except RuntimeError:  # such as .item() in the loss
+            return False
+        return True
 
     @torch.no_grad()
     def _accuracy(self, x: Tensor, samples: Samples) -> Tensor:
+        ignored = getattr(self.problem.loss, "ignore_index", IGNORED)
+        tables = [
+            right_and_counted(self.problem.outputs(self._model, x, inputs), targets, ignored)
+            for inputs, targets in _chunks(samples)
+        ]
+        if self._counted is None:  # it is the same at every point: a GPU is made to wait for it once
+            self._counted = max(1, sum(int(counted.sum()) for _, counted in tables))
         right = torch.zeros((), dtype=torch.int64, device=x.device)
-        for inputs, targets in _chunks(samples):
-            outputs = self.problem.outputs(self._model, x, inputs)
-            one_logit = outputs.numel() == len(inputs)  # two classes told apart by the sign of one number
-            predicted = (outputs.flatten() > 0).to(targets.dtype) if one_logit else outputs.argmax(-1)
-            right += (predicted == targets.reshape(predicted.shape)).sum()
-        return right.double() / len(samples)
+        for hits, counted in tables:
+            right += (hits & counted).sum()
+        return right.double() / self._counted
+
+    @torch.no_grad()
+    def _own_metrics(self, x: Tensor, samples: Samples) -> dict[str, Tensor]:
+        outputs = torch.cat([self.problem.outputs(self._model, x, inputs) for inputs, _ in _chunks(samples)])
+        return {name: as_number(name, metric(outputs, samples.targets)) for name, metric in self._metrics.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Clients of whom equally many samples are looked at."""
+
+    clients: Tensor  # (S,)
+    rows: Tensor  # (S, 1, count): their first samples, as one batch
+    weights: Tensor  # (S,)
+
+
+def _groups(counts: list[int], weights: list[float], like: Tensor) -> list[_Group]:
+    """Clients with equal counts, as many together as make a good piece; those with more than a piece are left out."""
+    by_count: dict[int, list[int]] = {}
+    for client, count in enumerate(counts):
+        by_count.setdefault(count, []).append(client)
+    groups = []
+    for count, clients in sorted(by_count.items()):
+        rows = torch.arange(count, device=like.device)
+        for some in torch.tensor(clients, device=like.device).split(max(1, _CHUNK // count)) if count <= _CHUNK else ():
+            mine = like.new_tensor([weights[client] for client in some.tolist()])
+            groups.append(_Group(some, rows.expand(len(some), 1, count), mine))
+    return groups
 
 
 def distance_to_truth(x: Tensor, truth: Tensor, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Tensor]:

@@ -8,7 +8,9 @@ not counted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,28 +19,49 @@ from fedcef.algorithms.algorithm import Message, State
 from fedcef.wire import Dense, frame_nbytes, frame_paper_nbytes
 
 
-@dataclass
+class Sizes(NamedTuple):
+    """The bytes of one round by one way of counting."""
+
+    up: Tensor
+    """Of each participant's up-message: (S,)."""
+    down: Tensor
+    """Of the down-message: ()."""
+    snapshot: Tensor
+    """Of the replica after the round, sent whole: ()."""
+
+
+@dataclass(frozen=True, eq=False)
 class Column:
     """Bytes so far by one way of counting; tensors, so that counting does not wait for the device."""
 
-    up: Tensor  # ()
-    down: Tensor  # ()
-    log: Tensor  # () length of all down-messages so far
-    have: Tensor  # (N,) how much of that log each client has
+    up: Tensor
+    """All that went up: ()."""
+    down: Tensor
+    """All that went down: ()."""
+    log: Tensor
+    """The length of all down-messages so far: ()."""
+    have: Tensor
+    """How much of that log each client has: (N,)."""
 
     @classmethod
     def empty(cls, num_clients: int, device: torch.device) -> Column:
+        """The column before the first round."""
+
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
         return cls(zeros(), zeros(), zeros(), zeros(num_clients))
 
-    def add(self, up: Tensor, down: Tensor, snapshot: Tensor, listeners: Tensor) -> None:
-        self.up = self.up + up.sum()
-        self.log = self.log + down
-        missed = self.log - self.have[listeners]
-        self.down = self.down + torch.minimum(missed, snapshot).sum()
-        self.have = self.have.index_fill(0, listeners, 0).index_add(0, listeners, self.log.expand(len(listeners)))
+    def add(self, sizes: Sizes, listeners: Tensor) -> Column:
+        """The column after a round; `listeners` are the clients that take part in the next one."""
+        log = self.log + sizes.down
+        missed = log - self.have[listeners]
+        return Column(
+            up=self.up + sizes.up.sum(),
+            down=self.down + torch.minimum(missed, sizes.snapshot).sum(),
+            log=log,
+            have=self.have.index_fill(0, listeners, 0).index_add(0, listeners, log.expand(len(listeners))),
+        )
 
 
 def whole(replica: State) -> Message:
@@ -46,16 +69,30 @@ def whole(replica: State) -> Message:
     return {name: Dense(vector) for name, vector in replica.items()}
 
 
+@dataclass(frozen=True, eq=False)
 class Ledger:
-    def __init__(self, num_clients: int, device: torch.device) -> None:
-        self.wire = Column.empty(num_clients, device)
-        self.paper = Column.empty(num_clients, device)
+    """What was sent so far: a value, which a round turns into the next."""
 
-    def add_round(self, up: Message, down: Message, replica: State, listeners: Tensor) -> None:
-        """Count one round; `listeners` are the clients that take part in the next one."""
+    wire: Column
+    """The bytes of our own frames, heads and checksums included."""
+    paper: Column
+    """By the paper's rule: 4 B for a dense entry, 8 B for a kept one."""
+
+    @classmethod
+    def empty(cls, num_clients: int, device: torch.device) -> Ledger:
+        """The ledger before the first round."""
+        return cls(Column.empty(num_clients, device), Column.empty(num_clients, device))
+
+    def add(self, wire: Sizes, paper: Sizes, listeners: Tensor) -> Ledger:
+        """The ledger after a round of these sizes; `listeners` are the clients that take part in the next one."""
+        return Ledger(self.wire.add(wire, listeners), self.paper.add(paper, listeners))
+
+    def add_round(self, up: Message, down: Message, replica: State, listeners: Tensor) -> Ledger:
+        """The ledger after a round with these messages, which ended in this replica."""
         snapshot = whole(replica)
-        self.wire.add(frame_nbytes(up), frame_nbytes(down), frame_nbytes(snapshot), listeners)
-        self.paper.add(frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot), listeners)
+        wire = Sizes(frame_nbytes(up), frame_nbytes(down), frame_nbytes(snapshot))
+        paper = Sizes(frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot))
+        return self.add(wire, paper, listeners)
 
     def totals(self) -> dict[str, int]:
         """Bytes so far by count and direction."""
@@ -79,7 +116,10 @@ class Ledger:
         columns = {"wire": self.wire, "paper": self.paper}
         return {f"{c}_{f.name}": getattr(column, f.name) for c, column in columns.items() for f in fields(column)}
 
-    def restore(self, state: State) -> None:
-        for name, column in (("wire", self.wire), ("paper", self.paper)):
-            for f in fields(column):
-                setattr(column, f.name, state[f"{name}_{f.name}"])
+    @classmethod
+    def of(cls, state: Mapping[str, Tensor]) -> Ledger:
+        """The ledger from named tensors, as `state` gave them."""
+        wire, paper = (
+            Column(**{f.name: state[f"{name}_{f.name}"] for f in fields(Column)}) for name in ("wire", "paper")
+        )
+        return cls(wire, paper)

@@ -1,191 +1,220 @@
-"""The round loop: every algorithm, all clients at once."""
+"""A run in memory: the state, moved on round by round."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, State
-from fedcef.algorithms.received import Received
-from fedcef.core import rng
 from fedcef.core.errors import ConfigError, DivergedError, ProblemError
-from fedcef.core.precision import Precision, matrix_units
-from fedcef.core.rng import round_key
-from fedcef.core.schedules import Constant, Schedule, in_round
+from fedcef.core.interrupts import uninterrupted
+from fedcef.core.precision import matrix_units
+from fedcef.core.round import Rounds
 from fedcef.core.threads import is_small, single_thread
-from fedcef.oracles.oracle import Batches, make_oracle
-from fedcef.problems.problem import Problem, Weighting
-from fedcef.simulation.budget import Budget, Spender
-from fedcef.simulation.capture import CapturedRounds
+from fedcef.core.training import Training
+from fedcef.oracles.oracle import GradientOracle, make_oracle
+from fedcef.problems.problem import Problem
+from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
+from fedcef.simulation.capture import Captured, Memory
+from fedcef.simulation.client_states import ClientStates, Table
+from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.ledger import Ledger
+from fedcef.simulation.spending import Spending
+from fedcef.simulation.state import RunState
 
 
 class Simulation:
-    """A run in memory: the replica, the server's and all clients' states, and the bytes so far.
+    """The replica, the server's and all clients' states and the bytes so far, moved on by `step()`.
 
-    Client states are tables (N, p).  `step()` does one round.  Everything random is a function of
-    (seed, round, client), so `round` and the states are all that is needed to go on.
+    Everything random is a function of (seed, round, client), so `round` and `state` are all that is needed to go on.
 
     On a GPU the first round is run as it is written and the second is recorded as a CUDA graph, which is all that later
     rounds replay.  From then on the states stay in the same memory: a round overwrites those of the round before.
+
+    >>> simulation = Simulation(problem, FedCEF(local_lr=0.1), batch_size=32, clip_norm=5.0)
+    >>> simulation.step()
+    >>> simulation.ledger.totals()
     """
 
     def __init__(
         self,
         problem: Problem,
         algorithm: Algorithm,
+        training: Training | None = None,
         *,
-        seed: int = 0,
-        batch_size: int = 64,
-        clip_norm: float | None = None,
-        clients_per_round: int | None = None,
-        weighting: Weighting = "uniform",
-        oracle: Literal["auto", "loop", "stacked", "batched"] = "auto",
-        precision: Precision = "float32",
-        local_schedule: Schedule = Constant(),
-        server_schedule: Schedule = Constant(),
-        cuda_graphs: bool = True,
-        budget: Budget | None = None,
+        gradients: GradientOracle | None = None,
+        weights: Tensor | None = None,
+        client_states: type[ClientStates] = Table,
+        **options: Any,
     ) -> None:
+        """A run that has not begun.
+
+        Args:
+            problem: What is minimised.
+            algorithm: The method; its regulariser is the problem's, its compressors are fitted to the model.
+            training: All other options; or give them by name (`seed=1, batch_size=32, …`).
+            gradients: How gradients are computed, in place of what `training.oracle` names.
+            weights: How each client counts in the mean, (N,), in place of what `training.weighting` says.
+            client_states: Where the clients' states are kept.
+        """
+        if training is not None and options:
+            raise ConfigError("Give either a Training or its options by name, not both.")
         if not problem.num_clients:
             raise ProblemError("The problem has no clients to simulate; it is a server's.")
-        self.problem, self.algorithm, self.seed = problem, algorithm, seed
-        self.cohort_size = _cohort_size(algorithm, problem.num_clients, clients_per_round)
-        self.precision: Precision = precision
-        self.local_schedule, self.server_schedule = local_schedule, server_schedule
-        self._oracle = make_oracle(problem, oracle, Batches(batch_size), clip_norm, precision)
-        if weighting == "samples" and self.cohort_size < problem.num_clients and algorithm.client_init(problem.z0):
-            raise ConfigError(
-                f"{type(algorithm).__name__} keeps the server's sums in step with its clients' states only if "
-                "all clients count alike; take weighting = 'uniform', or all clients in every round."
-            )
-        self._weights = problem.sizes.to(problem.z0.dtype) if weighting == "samples" else None
+        training = training if training is not None else Training(**options)
+        rounds = Rounds(training, problem.num_clients, problem.z0.device)
+        _check(algorithm, rounds, problem.z0)
+        if weights is None and training.weighting == "samples":
+            weights = problem.sizes.to(problem.z0.dtype)
+        gradients = gradients if gradients is not None else make_oracle(problem, training)
+        self.problem, self.algorithm, self.training = problem, algorithm, training
+        self.engine = Engine(algorithm, rounds, gradients, weights)
+        state = RunState.start(algorithm, problem.z0, problem.num_clients, client_states)
+        levels = ladder(algorithm, problem.dim) if training.budget else ()
+        if levels:
+            costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
+            state = replace(state, spending=Spending.start(costs))
+        self._at = (0, state)  # together, so that an interrupt finds both of the same round
+        self._levels = levels
+        self._begin()
 
-        z0, device = problem.z0, problem.z0.device
-        self.round = 0
-        self.replica: State = algorithm.replica_init(z0)
-        self.server: State = algorithm.server_init(z0)
-        self.clients: State = {
-            name: vector.repeat(problem.num_clients, 1) for name, vector in algorithm.client_init(z0).items()
-        }
-        self.ledger = Ledger(problem.num_clients, device)
-        self.finite = torch.ones((), dtype=torch.bool, device=device)
-        self._captures = cuda_graphs and z0.is_cuda and self._oracle.captures and problem.regularizer.captures
-        self._captured = CapturedRounds(self)
-        self.spender = Spender(budget, self) if budget else None
+    def _begin(self) -> None:
+        """Rounds as they are written or recorded, at one level or at those of a budget; recordings begin anew."""
+        training, engine, z0 = self.training, self.engine, self.problem.z0
+        captures = engine.gradients.captures and self.problem.regularizer.captures and self.state.clients.captures
+        memory = Memory(z0.device) if training.cuda_graphs and z0.is_cuda and captures else None
 
-    def cohort(self, round_: int | Tensor) -> Tensor:
-        """The clients that take part in a round, in ascending order."""
-        n = self.problem.num_clients
-        everyone = torch.arange(n, device=self.problem.z0.device)
-        if self.cohort_size == n:
-            return everyone
-        key = rng.fold(round_key(self.seed, round_, everyone).shared, rng.COHORT)
-        return rng.subset(key, n, self.cohort_size)
+        def player(algorithm: Algorithm) -> Play:
+            play = replace(engine, algorithm=algorithm).play
+            return play if memory is None else Captured(play, memory)
+
+        self.is_captured = memory is not None
+        self.spender: Spender | None = None
+        if not self._levels:
+            self._play = player(self.algorithm)
+            return
+        budget = Budget(training.budget, training.rounds, training.budget_tilt)
+        self.spender = Spender(budget, self._levels, [player(level.algorithm) for level in self._levels])
+        self._play = self.spender.play
+
+    @property
+    def round(self) -> int:
+        """How many rounds are over, which is the number of the next one."""
+        return self._at[0]
+
+    @property
+    def state(self) -> RunState:
+        """The state after that many rounds."""
+        return self._at[1]
 
     def step(self) -> Message:
         """One round; returns its down-message."""
-        small = is_small(self.problem.num_clients * self.problem.dim)
-        with torch.no_grad(), matrix_units(self.precision), single_thread(when=small):
-            down = self.spender.play(self) if self.spender else self.play_next()
-        self.round += 1
+        round_, state = self._at
+        whole = uninterrupted() if self.is_captured else nullcontext()  # a recorded round overwrites its state
+        with torch.no_grad(), matrix_units(self.training.precision), self.on_device(), self.threads(), whole:
+            state, down = self._play(state, round_)
+            self._at = (round_ + 1, state)
         return down
 
-    def play_next(self, level: int = 0) -> Message:
-        """Do the next round, from its recording where there is one for this level of a budget."""
-        if self._captures:
-            return self._captured.play(level)
-        return self.play(torch.full((), self.round, dtype=torch.int64, device=self.problem.z0.device))
+    def threads(self) -> AbstractContextManager[None]:
+        """One torch thread where vectors are small."""
+        return single_thread(when=is_small(self.problem.num_clients * self.problem.dim))
 
-    def play(self, round_: Tensor) -> Message:
-        """Do the round of this number, a tensor on the device: tensor operations only, nothing is read back."""
-        algorithm = in_round(self.algorithm, self.local_schedule, self.server_schedule, round_)
-        clients = self.cohort(round_)
-        key = round_key(self.seed, round_, clients)
-        everyone = len(clients) == self.problem.num_clients
-        mine = self.clients if everyone else {name: table[clients] for name, table in self.clients.items()}
-
-        oracle = self._oracle.for_round(clients, key, algorithm.local_steps)
-        up, proposed = algorithm.local(self.replica, mine, oracle, key.fold(rng.COMPRESSION))
-        weights = None if self._weights is None else self._weights[clients]
-        server_key = rng.fold(key.shared, rng.SERVER)
-        parts = {name: payload.rows() for name, payload in up.items()}
-        received = Received.of(parts, server_key, share=len(clients) / self.problem.num_clients, weights=weights)
-        down, self.server = algorithm.server_step(self.server, self.replica, received)
-        self.replica = algorithm.advance(self.replica, down)
-        self.clients = (
-            proposed if everyone else {n: self.clients[n].index_copy(0, clients, proposed[n]) for n in proposed}
-        )
-
-        self.ledger.add_round(up, down, self.replica, self.cohort(round_ + 1))
-        self.finite = self.finite & _all_finite(self.replica) & _all_finite(self.clients)
-        return down
-
-    def state(self) -> dict[str, State]:
-        """Everything that the next round needs, by who holds it."""
-        return {
-            "replica": self.replica,
-            "server": self.server,
-            "clients": self.clients,
-            "ledger": self.ledger.state(),
-            **({"budget": self.spender.state()} if self.spender else {}),
-        }
-
-    def restore(self, round_: int, state: Mapping[str, State]) -> None:
-        """Go on after `round_` rounds from a state as `state()` gave it, on any device."""
+    def on_device(self) -> AbstractContextManager[object]:
+        """The problem's GPU as the current one, so that streams, events and graphs are there."""
         device = self.problem.z0.device
+        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
-        def here(part: str) -> State:
-            return {name: vector.to(device) for name, vector in state[part].items()}
+    @property
+    def replica(self) -> State:
+        """What the server and every up-to-date client know alike."""
+        return self.state.replica
 
-        self.round = round_
-        self.replica, self.server, self.clients = here("replica"), here("server"), here("clients")
-        self.ledger.restore(here("ledger"))
-        self.finite = torch.ones((), dtype=torch.bool, device=device)
-        self._captured = CapturedRounds(self)
-        if self.spender:
-            self.spender.restore(state["budget"])
+    @property
+    def server(self) -> State:
+        """What the server alone knows."""
+        return self.state.server
+
+    @property
+    def clients(self) -> State:
+        """What each client alone knows, as its store keeps it: in memory a table (N, p) for each name."""
+        return self.state.clients.tensors()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The bytes so far."""
+        return self.state.ledger
+
+    def parts(self) -> dict[str, State]:
+        """Everything that the next round needs, by who holds it: what a snapshot keeps."""
+        spending = self.state.spending
+        return {**self.state.parts(), **({"budget": spending.state()} if spending else {})}
+
+    def restore(self, round_: int, parts: Mapping[str, State]) -> None:
+        """Go on after `round_` rounds from what `parts()` gave, on any device."""
+        state = self.state.with_parts(parts)
+        self._at = (round_, replace(state, spending=Spending.of(parts["budget"])) if state.spending else state)
+        self._begin()
+
+    def ratios(self) -> dict[str, float | None]:
+        """What a byte budget let the last round keep; nothing without one."""
+        spending = self.state.spending
+        return self.spender.ratios(spending) if self.spender and spending else {}
+
+    def current_engine(self) -> Engine:
+        """The engine as it played the last round: with the ratios that a byte budget chose, if there is one."""
+        spending = self.state.spending
+        if spending is None or spending.level < 0:
+            return self.engine
+        return replace(self.engine, algorithm=self._levels[spending.level].algorithm)
+
+    def notes(self) -> tuple[str, ...]:
+        """What is to be told of the last round."""
+        return self.state.spending.notes if self.state.spending else ()
 
     def progress(self) -> dict[str, Tensor]:
         """The bytes so far and whether all numbers are finite, on the device."""
-        return {**self.ledger.on_device(), "finite": self.finite}
+        return {**self.ledger.on_device(), "finite": self.state.finite}
 
     def model(self) -> Tensor:
         """The current point, (p,)."""
         return self.algorithm.model(self.replica)
 
+    def diagnostics(self) -> dict[str, Tensor]:
+        """The method's own scalars for the record, on the device."""
+        return self.algorithm.diagnostics(self.replica, self.clients)
+
     def check_finite(self) -> None:
         """Stop a run whose numbers have overflowed."""
-        if not bool(self.finite):
+        if not bool(self.state.finite):
             raise self.diverged(self.round)
 
     def diverged(self, round_: int) -> DivergedError:
         """What to say of a run whose numbers overflowed in a round, and what to try."""
-        a = self.algorithm
+        a, clip = self.algorithm, self.training.clip_norm
         return DivergedError(
             f"{type(a).__name__} diverged: round {round_} left values that are not finite numbers.  "
             f"Try a smaller local_lr (now {a.local_lr:g}), gradient clipping (clip_norm, now "
-            f"{self._oracle.clip_norm or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
+            f"{clip or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
             f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
         )
 
 
-def _all_finite(state: Mapping[str, Tensor]) -> Tensor:
-    """Whether all entries are finite; one number on the device, not read back."""
-    flags = [vector.abs().amax().isfinite() for vector in state.values()]
-    return torch.stack(flags).all() if flags else torch.ones((), dtype=torch.bool)
-
-
-def _cohort_size(algorithm: Algorithm, num_clients: int, clients_per_round: int | None) -> int:
-    size = clients_per_round or num_clients
-    if not 1 <= size <= num_clients:
-        raise ConfigError(f"clients_per_round is {size}; it must be between 1 and num_clients = {num_clients}.")
-    if size < num_clients and not algorithm.partial_participation:
+def _check(algorithm: Algorithm, rounds: Rounds, z0: Tensor) -> None:
+    """Refuse cohorts that the method has no round for."""
+    name, size, everyone = type(algorithm).__name__, rounds.cohort_size, rounds.num_clients
+    if size < everyone and not algorithm.partial_participation:
         raise ConfigError(
-            f"{type(algorithm).__name__} needs all clients in every round; leave clients_per_round out "
-            f"(it is {size}, num_clients is {num_clients})."
+            f"{name} needs all clients in every round; leave clients_per_round out (it is {size}, num_clients is "
+            f"{everyone})."
         )
-    return size
+    if rounds.training.weighting == "samples" and size < everyone and algorithm.client_init(z0):
+        raise ConfigError(
+            f"{name} keeps the server's sums in step with its clients' states only if all clients count alike; take "
+            "weighting = 'uniform', or all clients in every round."
+        )

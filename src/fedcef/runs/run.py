@@ -1,0 +1,102 @@
+"""A run in a folder, from its settings to its summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from fedcef.core.errors import DivergedError, RunError
+from fedcef.problems.problem import Problem
+from fedcef.runs.facts import client_facts, message_facts
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.loop import Loop, Watcher
+from fedcef.runs.measures import Measuring
+from fedcef.runs.reader import Record
+from fedcef.runs.settings import Settings
+from fedcef.runs.sinks import FolderSink
+from fedcef.runs.summary import summary_of
+from fedcef.simulation.optimum import solve
+from fedcef.simulation.simulation import Simulation
+
+
+def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: Watcher = lambda record: None) -> Record:
+    """Run to the end and return the summary; a run that diverges raises after its summary is written.
+
+    One that is finished already is left as it is.
+    """
+    if resume and folder.is_finished:
+        watch({"note": f"The run in {folder.path} is finished; nothing was changed."})
+        return folder.read_summary()
+    problem = settings.build_problem()
+    simulation = Simulation(problem, settings.build_algorithm(problem), settings)
+    optimum = _optimum(settings, problem) if settings.eval.optimum else None
+    measuring = Measuring(problem, simulation.algorithm.step, settings, optimum)
+    with folder.locked():
+        if resume:
+            return _go_on(settings, folder, simulation, measuring, watch)
+        folder.create(settings.to_toml())
+        return _to_the_end(settings, Loop(simulation, measuring, FolderSink(folder), watch), folder, None)
+
+
+def next_folder(parent: Path, name: str) -> Path:
+    """A folder for a run that was given none: runs/NAME-1, runs/NAME-2, …"""
+    number = 1
+    while (parent / f"{name}-{number}").exists():
+        number += 1
+    return parent / f"{name}-{number}"
+
+
+def _go_on(
+    settings: Settings, folder: RunFolder, simulation: Simulation, measuring: Measuring, watch: Watcher
+) -> Record:
+    """Put the simulation where the snapshot was taken, cut off what was recorded after it, and go on."""
+    snapshot, logged = folder.read_snapshot(), folder.logged_frames()
+    if snapshot is not None:
+        _restore(simulation, *snapshot, folder)
+    loop = Loop(simulation, measuring, FolderSink(folder, logged), watch)
+    for sentence in folder.cut(simulation.round):
+        loop.tell(simulation.round, sentence)
+    records = folder.records()
+    return _to_the_end(settings, loop, folder, records[-1] if records else None)
+
+
+def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, last: Record | None) -> Record:
+    simulation = loop.simulation
+    clients = client_facts(simulation.problem)
+    if not folder.facts.exists():
+        folder.save_facts({"clients": clients})
+    try:
+        loop.to_the_end(last)
+    except DivergedError:
+        folder.save_summary(summary_of(settings, loop, "diverged"))
+        raise
+    folder.save_model(simulation.problem.state_dict(simulation.model().cpu()), simulation.round)
+    if loop.down is not None:
+        folder.save_facts({"clients": clients, "messages": message_facts(simulation, loop.down)})
+    summary = summary_of(settings, loop, "finished")
+    folder.save_summary(summary)
+    return summary
+
+
+def _restore(simulation: Simulation, round_: int, tensors: dict[str, Tensor], folder: RunFolder) -> None:
+    saved: dict[str, dict[str, Tensor]] = {}
+    for part, state in simulation.parts().items():
+        for name, vector in state.items():
+            tensor = tensors.get(f"{part}/{name}")
+            if tensor is None or tensor.shape != vector.shape or tensor.dtype != vector.dtype:
+                raise RunError(f"The snapshot in {folder.path} does not fit its config.toml: {part}/{name} differs.")
+        saved[part] = {name: tensors[f"{part}/{name}"] for name in state}
+    simulation.restore(round_, saved)
+
+
+_optima: dict[str, float] = {}
+
+
+def _optimum(settings: Settings, problem: Problem) -> float:
+    """F*, solved once for all the runs of a comparison that share the problem."""
+    defining = {"seed", "num_clients", "weighting", "precision", "data", "model", "regularizer"}
+    key = settings.model_dump_json(include=defining)
+    if key not in _optima:
+        _, _optima[key] = solve(problem, weighting=settings.weighting)
+    return _optima[key]

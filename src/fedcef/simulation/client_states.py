@@ -1,0 +1,74 @@
+"""Where the clients' own states are kept between rounds.
+
+A round takes the rows of its cohort and puts new ones in their place.  In memory they are rows of tables, one for each
+name; another store (on disk, on another device, compressed) is another `ClientStates`, given to `Simulation` by class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedcef.algorithms.algorithm import State
+
+
+class ClientStates(ABC):
+    """The states of all clients: a value; `put` gives the states after a round and leaves the old ones as they were."""
+
+    captures: ClassVar[bool] = False
+    """Whether `take` and `put` compute on the tensors of `tensors()` alone, so that a CUDA graph can hold them."""
+
+    @classmethod
+    @abstractmethod
+    def start(cls, state: State, num_clients: int) -> ClientStates:
+        """The states before the first round: every client has this one."""
+
+    @abstractmethod
+    def take(self, clients: Tensor) -> State:
+        """The states of the given clients, in their order: a table (S, p) for each name."""
+
+    @abstractmethod
+    def put(self, clients: Tensor, rows: State) -> ClientStates:
+        """All states, with these rows for the given clients."""
+
+    @abstractmethod
+    def tensors(self) -> State:
+        """All there is to keep, as named tensors, for a snapshot."""
+
+    @abstractmethod
+    def with_tensors(self, tensors: State) -> ClientStates:
+        """The states that `tensors` gave these tensors for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table(ClientStates):
+    """States in memory: one table (N, p) for each name."""
+
+    tables: State
+    num_clients: int
+
+    captures: ClassVar[bool] = True
+
+    @classmethod
+    def start(cls, state: State, num_clients: int) -> Table:
+        return cls({name: vector.repeat(num_clients, 1) for name, vector in state.items()}, num_clients)
+
+    def take(self, clients: Tensor) -> State:
+        if len(clients) == self.num_clients:
+            return self.tables
+        return {name: table[clients] for name, table in self.tables.items()}
+
+    def put(self, clients: Tensor, rows: State) -> Table:
+        if len(clients) == self.num_clients:
+            return Table(rows, self.num_clients)
+        changed = {name: self.tables[name].index_copy(0, clients, table) for name, table in rows.items()}
+        return Table(changed, self.num_clients)
+
+    def tensors(self) -> State:
+        return self.tables
+
+    def with_tensors(self, tensors: State) -> Table:
+        return Table(tensors, self.num_clients)

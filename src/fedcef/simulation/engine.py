@@ -1,0 +1,69 @@
+"""One round of the simulator: every algorithm, all clients of the cohort at once, as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcef.algorithms.algorithm import Algorithm, Message, State
+from fedcef.algorithms.received import Received
+from fedcef.core.round import Round, Rounds
+from fedcef.oracles.oracle import GradientOracle
+from fedcef.simulation.state import RunState
+
+Play = Callable[[RunState, int], tuple[RunState, Message]]
+"""play(state, t): the state after round t, and the round's down-message."""
+
+
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """What does not change from round to round; `play` turns one state into the next.
+
+    A recording of a CUDA graph, a byte budget that rehearses rounds and a solver that goes back to an earlier point are
+    plain callers of `play`.
+    """
+
+    algorithm: Algorithm
+    rounds: Rounds
+    gradients: GradientOracle
+    weights: Tensor | None = None
+    """How each client counts in the mean, (N,); None = alike."""
+
+    def play(self, state: RunState, number: int | Tensor) -> tuple[RunState, Message]:
+        """Do the round of this number: tensor operations only, nothing is read back if the number is on the device."""
+        round_ = self.rounds.at(number)
+        algorithm = round_.scheduled(self.algorithm)
+        up, proposed = self.work(state, round_)
+        received = Received.of(
+            {name: payload.rows() for name, payload in up.items()},
+            round_.server,
+            share=round_.share,
+            weights=None if self.weights is None else self.weights[round_.clients],
+        )
+        down, server = algorithm.server_step(state.server, state.replica, received)
+        replica = algorithm.advance(state.replica, down)
+        after = RunState(
+            replica=replica,
+            server=server,
+            clients=state.clients.put(round_.clients, proposed),
+            ledger=state.ledger.add_round(up, down, replica, self.rounds.cohort(round_.number + 1)),
+            finite=state.finite & _all_finite(replica) & _all_finite(proposed),
+            spending=state.spending,
+        )
+        return after, down
+
+    def work(self, state: RunState, round_: Round) -> tuple[Message, State]:
+        """The up-messages of the round's clients, and the states they then propose; nothing is committed."""
+        algorithm = round_.scheduled(self.algorithm)
+        oracle = self.gradients.for_round(round_, algorithm.local_steps)
+        mine = state.clients.take(round_.clients)
+        return algorithm.local(state.replica, mine, oracle, round_.compression)
+
+
+def _all_finite(state: Mapping[str, Tensor]) -> Tensor:
+    """Whether all entries are finite; one number on the device, not read back."""
+    flags = [vector.abs().amax().isfinite() for vector in state.values()]
+    return torch.stack(flags).all() if flags else torch.ones((), dtype=torch.bool)

@@ -1,0 +1,51 @@
+"""A round that is tried out with made-up vectors, to learn what its messages are and how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedcef.algorithms.algorithm import Algorithm
+from fedcef.algorithms.received import Received
+from fedcef.compressors import Compressor
+from fedcef.core.rng import Key
+from fedcef.wire import Dense, Payload, frame_nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class _Noting(Compressor):
+    """Compresses as another one does, and remembers what it made."""
+
+    inner: Compressor
+    made: list[Payload]
+
+    def compress(self, x: Tensor, key: Key) -> Payload:
+        self.made.append(self.inner.compress(x, key))
+        return self.made[-1]
+
+    def contraction(self, dim: int) -> float | None:
+        return self.inner.contraction(dim)
+
+
+def compressed_parts(algorithm: Algorithm, z0: Tensor, key: Key) -> dict[str, bool]:
+    """The parts of a client's message, and whether the compressor made each; found without data."""
+    made: list[Payload] = []
+    trial = replace(algorithm, local_steps=1, compressor=_Noting(algorithm.compressor, made))
+    one = Key(key.shared, key.own.flatten()[0])
+    up, _ = trial.local(trial.replica_init(z0), trial.client_init(z0), lambda x, k: torch.zeros_like(x), one)
+    return {name: any(payload is other for other in made) for name, payload in up.items()}
+
+
+def rehearsed_bytes(algorithm: Algorithm, vectors: Tensor, key: Key, num_clients: int, z0: Tensor) -> int:
+    """The bytes of a round in which the clients of a cohort send these vectors, (S, p)."""
+    up: dict[str, Payload] = {
+        name: algorithm.compressor.compress(vectors, key) if is_compressed else Dense(vectors)
+        for name, is_compressed in compressed_parts(algorithm, z0, key).items()
+    }
+    parts = {name: payload.rows() for name, payload in up.items()}
+    received = Received.of(parts, key.shared, share=len(vectors) / num_clients)
+    down, _ = algorithm.server_step(algorithm.server_init(z0), algorithm.replica_init(z0), received)
+    # of a cohort of S, each was away for N/S rounds in the mean and gets as many messages
+    return int(frame_nbytes(up).sum() + num_clients * frame_nbytes(down))

@@ -1,0 +1,78 @@
+"""The state of a simulated run: a value, which a round turns into the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedcef.algorithms.algorithm import Algorithm, State
+from fedcef.simulation.client_states import ClientStates, Table
+from fedcef.simulation.ledger import Ledger
+from fedcef.simulation.spending import Spending
+
+
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """Everything that the next round depends on besides its number, by who holds it."""
+
+    replica: State
+    """What the server and every up-to-date client know alike."""
+    server: State
+    """What the server alone knows."""
+    clients: ClientStates
+    """What each client alone knows."""
+    ledger: Ledger
+    """The bytes so far."""
+    finite: Tensor
+    """Whether all numbers have been finite so far: a 0-dim bool on the device."""
+    spending: Spending | None = None
+    """What a byte budget remembers; on the host."""
+
+    @classmethod
+    def start(
+        cls, algorithm: Algorithm, z0: Tensor, num_clients: int, client_states: type[ClientStates] = Table
+    ) -> RunState:
+        """The state before the first round."""
+        return cls(
+            replica=algorithm.replica_init(z0),
+            server=algorithm.server_init(z0),
+            clients=client_states.start(algorithm.client_init(z0), num_clients),
+            ledger=Ledger.empty(num_clients, z0.device),
+            finite=torch.ones((), dtype=torch.bool, device=z0.device),
+        )
+
+    def parts(self) -> dict[str, State]:
+        """The named tensors of each part, as a snapshot keeps them."""
+        return {
+            "replica": self.replica,
+            "server": self.server,
+            "clients": self.clients.tensors(),
+            "ledger": self.ledger.state(),
+        }
+
+    def with_parts(self, parts: Mapping[str, State]) -> RunState:
+        """The state with the tensors that `parts` gave, on this state's device; its numbers count as finite."""
+        here = {
+            part: {name: tensor.to(self.finite.device) for name, tensor in parts[part].items()} for part in self.parts()
+        }
+        return RunState(
+            replica=here["replica"],
+            server=here["server"],
+            clients=self.clients.with_tensors(here["clients"]),
+            ledger=Ledger.of(here["ledger"]),
+            finite=torch.ones_like(self.finite),
+            spending=self.spending,
+        )
+
+    def tensors(self) -> State:
+        """All tensors under flat names: "replica/z", "clients/c_i", …, "finite"."""
+        flat = {f"{part}/{name}": tensor for part, state in self.parts().items() for name, tensor in state.items()}
+        return {**flat, "finite": self.finite}
+
+    def clone(self) -> RunState:
+        """The same state in memory of its own."""
+        parts = {part: {name: tensor.clone() for name, tensor in state.items()} for part, state in self.parts().items()}
+        return replace(self.with_parts(parts), finite=self.finite.clone())

@@ -22,7 +22,8 @@ from fedcef.compressors import Compressor
 from fedcef.compressors.private import Private
 from fedcef.core.errors import ConfigError
 from fedcef.core.ranges import Positive
-from fedcef.core.rng import Key, round_key
+from fedcef.core.rng import Key
+from fedcef.core.round import rehearsal_key
 from fedcef.wire import Dense, Payload
 
 
@@ -70,7 +71,7 @@ def sends_only_what_it_compresses(algorithm: Algorithm, z0: Tensor) -> bool:
     """Whether a message is one vector that the compressor made, found by a rehearsal without data."""
     witness = _Witness()
     rehearsal = replace(algorithm, local_steps=1, compressor=witness)
-    key = round_key(0, 0, torch.zeros((), dtype=torch.int64, device=z0.device))
+    key = rehearsal_key(torch.zeros((), dtype=torch.int64, device=z0.device))
     with torch.no_grad():
         up, _ = rehearsal.local(
             rehearsal.replica_init(z0), rehearsal.client_init(z0), lambda x, k: torch.zeros_like(x), key

@@ -14,7 +14,7 @@ One round:
     the engine          client       = proposed, for those whose message is in the mean
 
 The replica is what the server and every up-to-date client know alike; it is a fold of `advance` over the
-log of down-messages.  See docs/design.md.
+log of down-messages.  See docs/design.md; docs/extend.md writes a method in thirty lines.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from torch import Tensor
 
 from fedcef.algorithms.received import Received as Received
 from fedcef.compressors import Compressor, Identity
+from fedcef.core.errors import ConfigError
 from fedcef.core.ranges import Count, Positive
 from fedcef.core.rng import Key
+from fedcef.optimizers import SGD, LocalUpdate, Plain, ServerUpdate
 from fedcef.regularizers import Regularizer, Zero
 from fedcef.wire import Payload
 
@@ -37,7 +39,10 @@ Vector = Tensor
 """(..., p): the last axis holds the parameters, leading axes (if any) the clients."""
 
 State = dict[str, Vector]
+"""What a participant knows, by name."""
+
 Message = dict[str, Payload]
+"""What crosses the wire, by name: each part is decoded by its `dense()`."""
 
 Oracle = Callable[[Vector, int], Vector]
 """oracle(x, k): each client's minibatch gradient at x on its k-th batch of this round.
@@ -49,24 +54,56 @@ caller's to overwrite.
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Algorithm(ABC):
-    """What every method has: step sizes, local steps, a regulariser and a compressor for the uplink."""
+    """A method: its options as fields, one round of it as functions.
+
+    A subclass defines `replica_init`, `local` and `server_step`, and overrides what else it needs.
+    """
 
     local_lr: Positive = 0.1
-    """α.  Under a schedule the engine puts a 0-dim tensor here, so nothing may depend on its value in Python."""
+    """α, the step size of the clients.  Under a schedule the engine puts a 0-dim tensor here, so nothing may depend on
+    its value in Python."""
     server_lr: Positive = 1.0
-    """η_g; as above."""
+    """η_g, the step size of the server; as above."""
     local_steps: Count = 10
+    """K, the number of minibatch gradients that a client takes in a round."""
     regularizer: Regularizer = Zero()
+    """h."""
     compressor: Compressor = Identity()
+    """C, for the messages of the clients; only where the method `compresses`."""
+    local_update: LocalUpdate = SGD()
+    """What clients make of a gradient; only where the method `steps_locally`."""
+    server_update: ServerUpdate = Plain()
+    """What the server makes of the clients' mean change; only where the method `steps_by_mean`."""
 
     partial_participation: ClassVar[bool] = True
     """Whether a round with some of the clients is defined for this method."""
     compresses: ClassVar[bool] = False
     """Whether the method has a place for a compressor."""
+    steps_locally: ClassVar[bool] = False
+    """Whether the method has a place for a local update: clients take steps of their own, x ← x - α·direction."""
+    steps_by_mean: ClassVar[bool] = False
+    """Whether the method has a place for a server update: the server moves by η_g times the clients' mean change."""
     adds_up: ClassVar[tuple[str, ...] | None] = None
-    """The parts of up-messages of which replica or server keep a sum: the mean over the clients of all that each has
-    sent so far.  If a client loses its state, what it had sent is taken out of its next message.  () if nothing of a
-    lost state is left anywhere; None if that is not known, so that such a client cannot be let in again."""
+    """How a client that has lost its state can come back.
+
+    Some methods keep, in the replica or on the server, a mean over all clients of everything that each has sent: in
+    FedCEF c = mean c_i, where c_i is the sum of all Δ_i so far.  A client that starts anew with c_i = 0 would break
+    that.  So for the parts of up-messages named here the server of a deployment remembers the sum of what each client
+    has sent, and takes it out of the next message of a client that has lost its state.  () says that there is no such
+    mean, so that a client may simply start anew; None that this is not known, so that it is not let in again.
+    """
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if not (self.steps_locally or isinstance(self.local_update, SGD)):
+            raise ConfigError(f"{name} has no local gradient steps and no place for a local update; leave it away.")
+        if not (self.steps_by_mean or isinstance(self.server_update, Plain)):
+            raise ConfigError(f"The server of {name} does not step by a mean change; leave the server update away.")
+
+    @property
+    def compressors_used(self) -> tuple[str, ...]:
+        """The fields whose compressors play a part, as the other options are."""
+        return ("compressor",) if self.compresses else ()
 
     @property
     def step(self) -> float:
@@ -82,8 +119,8 @@ class Algorithm(ABC):
         """What the server and every client know at the start."""
 
     def server_init(self, z0: Vector) -> State:
-        """What the server alone knows at the start."""
-        return {}
+        """What the server alone knows at the start: the state of its update, which is none for the plain mean."""
+        return self.server_update.init(z0)
 
     def client_init(self, z0: Vector) -> State:
         """What one client alone knows at the start."""
@@ -97,9 +134,12 @@ class Algorithm(ABC):
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         """The down-message that ends the round, and the server's own state after it."""
 
-    @abstractmethod
     def advance(self, replica: State, down: Message) -> State:
-        """The replica after a round.  Deterministic; run by everyone on the decoded message."""
+        """The replica after a round; without an override each of its vectors is the message's part of that name.
+
+        Deterministic; run by everyone on the decoded message.
+        """
+        return {name: down[name].dense() for name in replica}
 
     def model(self, replica: State) -> Vector:
         """The point that is evaluated and deployed: (p,)."""

@@ -30,15 +30,12 @@ from fedcef.wire import Dense
 class CFedDA(DualAveraging):
     """Fast-FedDA that adds up the server's points only, and uploads gradients alone."""
 
-    def replica_init(self, z0: Vector) -> State:
-        zeros = z0.new_zeros(z0.shape)
-        return {"w": z0, "points": z0, "gradients": zeros, "z0": z0, "n": z0.new_zeros(1)}
-
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        gradients = replica["gradients"] + oracle(replica["w"], 0)
-        for k in range(1, self.local_steps):
-            gradients = gradients + oracle(self._point(replica, gradients), k)
+        _, gradients = self.walk(replica, oracle)
         return {"gradients": Dense(gradients)}, {}
+
+    def local_point(self, replica: State, points: Vector, gradients: Vector, k: int) -> tuple[Vector, Vector]:
+        return self._point(replica, gradients), points
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         gradients = received.mean["gradients"]
@@ -57,6 +54,3 @@ class CFedDA(DualAveraging):
     def _point(self, replica: State, gradients: Vector) -> Vector:
         n = replica["n"] + self.local_steps
         return self.next_point(replica["z0"], self.local_steps * replica["points"], gradients, n)
-
-    def model(self, replica: State) -> Vector:
-        return replica["w"]

@@ -19,12 +19,14 @@ from typing import ClassVar
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.algorithms.smooth import SmoothMethod
-from fedcef.regularizers import Zero
 from fedcef.wire import Dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompressedControl(SmoothMethod, ABC):
+    """Control variates that learn from compressed increments."""
+
+    steps_locally: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
 
@@ -37,14 +39,9 @@ class CompressedControl(SmoothMethod, ABC):
     def gradient(self, replica: State, client: State, oracle: Oracle) -> Vector:
         """The mean of the K gradients along a client's local steps."""
         drift = replica["c"] - client["c_i"]
-        oracle = self.local_oracle(oracle)
-        _, g_mean = corrected_steps(replica["z"], drift, oracle, Zero(), self.local_lr, self.local_steps)
-        return g_mean
+        return corrected_steps(self, replica["z"], drift, self.local_oracle(oracle)).g_mean
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         c, delta = replica["c"], received.mean["delta"]
         z = self.server_prox(replica["z"] - self.step * (c + delta))
         return {"z": Dense(z), "c": Dense(c + received.share * delta)}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense(), "c": down["c"].dense()}

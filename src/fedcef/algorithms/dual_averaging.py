@@ -15,15 +15,17 @@ stays, and with some of the clients in a round O(1/√n).  `local_lr` and `serve
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from fedcef.algorithms.algorithm import Algorithm, Vector
+from fedcef.algorithms.algorithm import Algorithm, Oracle, State, Vector
 from fedcef.core.ranges import Positive
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DualAveraging(Algorithm, ABC):
+    """Dual averaging with steps that shrink like one over the number of gradients."""
+
     strong_convexity: Positive = 1e-3
     """μ: how strongly the loss is assumed to be convex; the n-th step is about 1/(μn/2 + γ) long."""
     anchor_weight: Positive = 25.0
@@ -37,6 +39,25 @@ class DualAveraging(Algorithm, ABC):
     def largest_prox_step(self, rounds: int) -> float:
         n = rounds * self.local_steps
         return n / (self.strong_convexity / 2 * n + self.anchor_weight)
+
+    def replica_init(self, z0: Vector) -> State:
+        zeros = z0.new_zeros(z0.shape)
+        return {"w": z0, "points": z0, "gradients": zeros, "z0": z0, "n": z0.new_zeros(1)}
+
+    def model(self, replica: State) -> Vector:
+        return replica["w"]
+
+    def walk(self, replica: State, oracle: Oracle) -> tuple[Vector, Vector]:
+        """A client's K gradients, each at the point to which those before it lead: the sums of points and gradients."""
+        points, gradients = replica["points"], replica["gradients"] + oracle(replica["w"], 0)
+        for k in range(1, self.local_steps):
+            w, points = self.local_point(replica, points, gradients, k)
+            gradients = gradients + oracle(w, k)
+        return points, gradients
+
+    @abstractmethod
+    def local_point(self, replica: State, points: Vector, gradients: Vector, k: int) -> tuple[Vector, Vector]:
+        """Where a client takes its k-th gradient, and the sum of points with it."""
 
     def next_point(self, z0: Vector, points: Vector, gradients: Vector, n: Vector) -> Vector:
         """The minimiser, from the sums of n points and of n gradients; n is (1,)."""

@@ -46,6 +46,3 @@ class EF14(SmoothMethod):
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         return {"z": Dense(self.server_prox(replica["z"] - received.mean["step"]))}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

@@ -53,6 +53,3 @@ class EF21(SmoothMethod):
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         g = server["g"] + received.share * received.mean["delta"]
         return {"z": Dense(self.server_prox(replica["z"] - self.step * g))}, {"g": g}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

@@ -6,9 +6,8 @@ the server learns the mean ḡ of the g_i, and tells everyone by the same trick:
     server:  ḡ ← ḡ + mean Δ_i;   b = C'(ḡ - g);   broadcast b
     all:     g ← g + b;   z ← prox_{βh}(z - β g)
 
-C' is Top-k with its own ratio; it is not random, because the server has no key.  Nobody is sent z: everyone computes
-it.  With C' the identity it is EF21 with a sparse broadcast.  The prox with both compressions is ours, as is what
-ef21.py says.
+C' is Top-k with its own ratio.  Nobody is sent z: everyone computes it.  With C' the identity it is EF21 with a sparse
+broadcast.  The prox with both compressions is ours, as is what ef21.py says.
 """
 
 from __future__ import annotations

@@ -30,18 +30,13 @@ from fedcef.wire import Dense
 class FastFedDA(DualAveraging):
     """Fast federated dual averaging, for strongly convex losses."""
 
-    def replica_init(self, z0: Vector) -> State:
-        zeros = z0.new_zeros(z0.shape)
-        return {"w": z0, "points": z0, "gradients": zeros, "z0": z0, "n": z0.new_zeros(1)}
-
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        w, points, n = replica["w"], replica["points"], replica["n"]
-        gradients = replica["gradients"] + oracle(w, 0)
-        for k in range(1, self.local_steps):
-            w = self.next_point(replica["z0"], points, gradients, n + k)
-            points = points + w
-            gradients = gradients + oracle(w, k)
+        points, gradients = self.walk(replica, oracle)
         return {"gradients": Dense(gradients), "points": Dense(points.expand_as(gradients))}, {}
+
+    def local_point(self, replica: State, points: Vector, gradients: Vector, k: int) -> tuple[Vector, Vector]:
+        w = self.next_point(replica["z0"], points, gradients, replica["n"] + k)
+        return w, points + w
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         return {name: Dense(mean) for name, mean in received.mean.items()}, {}
@@ -51,6 +46,3 @@ class FastFedDA(DualAveraging):
         points, gradients = down["points"].dense(), down["gradients"].dense()
         w = self.next_point(z0, points, gradients, n)
         return {"w": w, "points": points + w, "gradients": gradients, "z0": z0, "n": n}
-
-    def model(self, replica: State) -> Vector:
-        return replica["w"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedcef.algorithms.algorithm import Message, Oracle, State, Vector
-from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.local_steps import gradient_steps, penalized
 from fedcef.algorithms.splitting import SplittingMethod
 from fedcef.core.rng import Key
 from fedcef.wire import Dense
@@ -33,7 +33,6 @@ class FedADMM(SplittingMethod):
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z, x_i, u_i, eta = replica["z"], client["x_i"], client["u_i"], self.penalty_step
         x_hat = x_i + eta * u_i
-        start = self.first_point(z, x_i)
-        x_i = penalized_steps(start, z, u_i, 1 / eta, oracle, self.local_lr, self.local_steps)
+        x_i = gradient_steps(self, self.first_point(z, x_i), penalized(oracle, z, u_i, 1 / eta)).x
         u_i = u_i + (x_i - z) / eta
         return {"change": Dense(x_i + eta * u_i - x_hat)}, {"x_i": x_i, "u_i": u_i}

@@ -10,8 +10,10 @@ regulariser as a proximal step of length β after averaging (the default, ours; 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
+from fedcef.algorithms.local_steps import gradient_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.core.rng import Key
 from fedcef.wire import Dense
@@ -21,19 +23,17 @@ from fedcef.wire import Dense
 class FedAvg(SmoothMethod):
     """Federated averaging, with a proximal step on the server."""
 
+    steps_locally: ClassVar[bool] = True
+    steps_by_mean: ClassVar[bool] = True
+
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        oracle = self.local_oracle(oracle)
-        z = x = replica["z"]
-        for k in range(self.local_steps):
-            x = x - self.local_lr * oracle(x, k)
+        z = replica["z"]
+        x = gradient_steps(self, z, self.local_oracle(oracle)).x
         return {"change": Dense(x - z)}, {}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
-        z = self.server_prox(replica["z"] + self.server_lr * received.mean["change"])
-        return {"z": Dense(z)}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}
+        step, server = self.server_update.update(received.mean["change"], server)
+        return {"z": Dense(self.server_prox(replica["z"] + self.server_lr * step))}, server

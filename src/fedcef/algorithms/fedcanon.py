@@ -18,7 +18,6 @@ from typing import ClassVar
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.core.rng import Key
-from fedcef.regularizers import Zero
 from fedcef.wire import Dense
 
 
@@ -27,6 +26,7 @@ class FedCanon(Algorithm):
     """FedCanon (reconstructed): control variates, one proximal step a round."""
 
     partial_participation: ClassVar[bool] = False
+    steps_locally: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def replica_init(self, z0: Vector) -> State:
@@ -37,13 +37,10 @@ class FedCanon(Algorithm):
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         drift = replica["c"] - client["c_i"]
-        _, c_i = corrected_steps(replica["z"], drift, oracle, Zero(), self.local_lr, self.local_steps)
+        c_i = corrected_steps(self, replica["z"], drift, oracle).g_mean
         return {"c_i": Dense(c_i)}, {"c_i": c_i}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         c = received.mean["c_i"]
         z = self.regularizer.prox(replica["z"] - self.step * c, self.step)
         return {"z": Dense(z), "c": Dense(c)}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense(), "c": down["c"].dense()}

@@ -48,8 +48,13 @@ class FedCEF(Algorithm):
     drift_weight: UnitInterval = 1.0
     """The strength of the correction c - c_i in the local steps; 1 is the paper's, and the only exact one."""
 
+    steps_locally: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
+
+    @property
+    def compressors_used(self) -> tuple[str, ...]:
+        return ("compressor", "down_compressor") if self.downlink == "lossy" else ("compressor",)
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "c": z0.new_zeros(z0.shape)}
@@ -63,7 +68,7 @@ class FedCEF(Algorithm):
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         c, c_i, v_i = replica["c"], client["c_i"], client["v_i"]
         drift = self.drift_weight * (c - c_i)
-        _, g_mean = corrected_steps(replica["z"], drift, oracle, self.regularizer, self.local_lr, self.local_steps)
+        g_mean = corrected_steps(self, replica["z"], drift, oracle, self.regularizer).g_mean
         v_i = (1 - self.mixing) * v_i + self.mixing * g_mean
         delta = self.compressor.compress(v_i - c_i, key)
         return {"delta": delta}, {"c_i": c_i + delta.dense(), "v_i": v_i}

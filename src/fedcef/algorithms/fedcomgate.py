@@ -26,7 +26,6 @@ from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.core.rng import Key
-from fedcef.regularizers import Zero
 from fedcef.wire import Nonzeros
 
 
@@ -35,6 +34,7 @@ class FedCOMGATE(SmoothMethod):
     """Local gradient tracking with compressed changes."""
 
     partial_participation: ClassVar[bool] = False
+    steps_locally: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("d_i",)
 
@@ -46,8 +46,7 @@ class FedCOMGATE(SmoothMethod):
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         correction = replica["d"] - client["d_i"]
-        oracle = self.local_oracle(oracle)
-        _, g_mean = corrected_steps(replica["z"], correction, oracle, Zero(), self.local_lr, self.local_steps)
+        g_mean = corrected_steps(self, replica["z"], correction, self.local_oracle(oracle)).g_mean
         sent = self.compressor.compress(g_mean + correction, key)
         return {"d_i": sent}, {"d_i": client["d_i"] + sent.dense()}
 

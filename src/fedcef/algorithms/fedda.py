@@ -15,8 +15,10 @@ is no correction of client drift: under heterogeneity the limit is off by O(αK)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
+from fedcef.algorithms.local_steps import gradient_steps
 from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
@@ -24,6 +26,9 @@ from fedcef.wire import Dense
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FedDA(Algorithm):
     """Federated dual averaging."""
+
+    steps_locally: ClassVar[bool] = True
+    steps_by_mean: ClassVar[bool] = True
 
     def largest_prox_step(self, rounds: int) -> float:
         """Steps add up: rounds·β for the last model, or within the last round (rounds-1)·β + (K-1)·α."""
@@ -34,14 +39,16 @@ class FedDA(Algorithm):
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         y, elapsed = replica["y"], replica["elapsed"]
-        y_i = y
-        for k in range(self.local_steps):
-            w = self.regularizer.prox(y_i, elapsed + k * self.local_lr)
-            y_i = y_i - self.local_lr * oracle(w, k)
+
+        def at_primal_point(y_i: Vector, k: int) -> Vector:
+            return oracle(self.regularizer.prox(y_i, elapsed + k * self.local_lr), k)
+
+        y_i = gradient_steps(self, y, at_primal_point).x
         return {"change": Dense(y_i - y)}, {}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
-        return {"y": Dense(replica["y"] + self.server_lr * received.mean["change"])}, {}
+        step, server = self.server_update.update(received.mean["change"], server)
+        return {"y": Dense(replica["y"] + self.server_lr * step)}, server
 
     def advance(self, replica: State, down: Message) -> State:
         return {"y": down["y"].dense(), "elapsed": replica["elapsed"] + self.step}

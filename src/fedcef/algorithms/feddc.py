@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
-from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.local_steps import gradient_steps, penalized
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.core.ranges import Positive
 from fedcef.core.rng import Key
@@ -38,6 +38,7 @@ class FedDC(SmoothMethod):
     penalty: Positive = 1.0
     """μ: how strongly a client is held near z less its drift.  The authors use 0.01 on CIFAR-10."""
 
+    steps_locally: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("change", "moved")
 
     @property
@@ -55,10 +56,8 @@ class FedDC(SmoothMethod):
         return {"d_i": z0.new_zeros(z0.shape), "g_i": z0.new_zeros(z0.shape)}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        z, g, oracle = replica["z"], replica["g"], self.local_oracle(oracle)
-        d_i, g_i = client["d_i"], client["g_i"]
-        x = penalized_steps(z, z - d_i, g - g_i, self.penalty, oracle, self.local_lr, self.local_steps)
-        change = x - z
+        z, g, d_i, g_i = replica["z"], replica["g"], client["d_i"], client["g_i"]
+        change = gradient_steps(self, z, penalized(self.local_oracle(oracle), z - d_i, g - g_i, self.penalty)).x - z
         moved = -g - change / (self.local_lr * self.local_steps)
         return {"change": Dense(change), "moved": Dense(moved)}, {"d_i": d_i + change, "g_i": g_i + moved}
 
@@ -68,6 +67,3 @@ class FedDC(SmoothMethod):
         g = replica["g"] + received.share * received.mean["moved"]
         z = self.server_prox(replica["z"] + self.server_lr * (change + d))
         return {"z": Dense(z), "g": Dense(g)}, {"d": d}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense(), "g": down["g"].dense()}

@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 
 from fedcef.algorithms.algorithm import Message, Oracle, State, Vector
-from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.local_steps import gradient_steps, penalized
 from fedcef.algorithms.splitting import SplittingMethod
 from fedcef.core.rng import Key
 from fedcef.wire import Dense
@@ -46,6 +46,6 @@ class FedDR(SplittingMethod):
         z, x_i, y_i = replica["z"], client["x_i"], client["y_i"]
         x_hat = 2 * x_i - y_i
         y_i = y_i + self.relaxation * (z - x_i)
-        start, none = self.first_point(z, x_i), torch.zeros_like(y_i)
-        x_i = penalized_steps(start, y_i, none, 1 / self.penalty_step, oracle, self.local_lr, self.local_steps)
+        held = penalized(oracle, y_i, torch.zeros_like(y_i), 1 / self.penalty_step)
+        x_i = gradient_steps(self, self.first_point(z, x_i), held).x
         return {"change": Dense(2 * x_i - y_i - x_hat)}, {"x_i": x_i, "y_i": y_i}

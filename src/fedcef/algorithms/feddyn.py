@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
-from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.local_steps import gradient_steps, penalized
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.core.ranges import Positive
 from fedcef.core.rng import Key
@@ -36,6 +36,7 @@ class FedDyn(SmoothMethod):
     penalty: Positive = 1.0
     """μ: how strongly a client is held near z; 1/μ is the server's step.  The authors use 0.01 on CIFAR-10."""
 
+    steps_locally: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("change",)
 
     @property
@@ -53,9 +54,8 @@ class FedDyn(SmoothMethod):
         return {"g_i": z0.new_zeros(z0.shape)}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        z, g_i, oracle = replica["z"], client["g_i"], self.local_oracle(oracle)
-        x = penalized_steps(z, z, -g_i, self.penalty, oracle, self.local_lr, self.local_steps)
-        change = x - z
+        z, g_i = replica["z"], client["g_i"]
+        change = gradient_steps(self, z, penalized(self.local_oracle(oracle), z, -g_i, self.penalty)).x - z
         return {"change": Dense(change)}, {"g_i": g_i - self.penalty * change}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
@@ -63,6 +63,3 @@ class FedDyn(SmoothMethod):
         g = server["g"] - self.penalty * received.share * change
         z = self.server_prox(replica["z"] + self.server_lr * (change - g / self.penalty))
         return {"z": Dense(z)}, {"g": g}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

@@ -17,9 +17,10 @@ solution.  Its models are means of the clients' points, so that entries which sh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
+from fedcef.algorithms.local_steps import gradient_steps
 from fedcef.core.rng import Key
 from fedcef.wire import Dense
 
@@ -31,20 +32,20 @@ class FedMiD(Algorithm):
     server_prox: Literal["published", "none"] = "published"
     """The server's proximal step: of length β on top of the clients' own, or none, so that h counts once."""
 
+    steps_locally: ClassVar[bool] = True
+    steps_by_mean: ClassVar[bool] = True
+
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        z = x = replica["z"]
-        for k in range(self.local_steps):
-            x = self.regularizer.prox(x - self.local_lr * oracle(x, k), self.local_lr)
+        z = replica["z"]
+        x = gradient_steps(self, z, oracle, self.regularizer).x
         return {"change": Dense(x - z)}, {}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
-        z = replica["z"] + self.server_lr * received.mean["change"]
+        step, server = self.server_update.update(received.mean["change"], server)
+        z = replica["z"] + self.server_lr * step
         if self.server_prox == "published":
             z = self.regularizer.prox(z, self.step)
-        return {"z": Dense(z)}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}
+        return {"z": Dense(z)}, server

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
-from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.local_steps import gradient_steps, penalized
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.core.ranges import Positive
 from fedcef.core.rng import Key
@@ -37,6 +37,7 @@ class FedPD(SmoothMethod):
     """Where a client's local steps begin: at its own last point, or at z."""
 
     partial_participation: ClassVar[bool] = False
+    steps_locally: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     @property
@@ -51,9 +52,9 @@ class FedPD(SmoothMethod):
         return {"x_i": z0, "l_i": z0.new_zeros(z0.shape)}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        z, l_i, oracle = replica["z"], client["l_i"], self.local_oracle(oracle)
+        z, l_i = replica["z"], client["l_i"]
         start = client["x_i"] if self.start == "own" else z
-        x_i = penalized_steps(start, z, l_i, 1 / self.penalty_step, oracle, self.local_lr, self.local_steps)
+        x_i = gradient_steps(self, start, penalized(self.local_oracle(oracle), z, l_i, 1 / self.penalty_step)).x
         l_i = l_i + (x_i - z) / self.penalty_step
         return {"x_plus": Dense(x_i + self.penalty_step * l_i)}, {"x_i": x_i, "l_i": l_i}
 
@@ -61,6 +62,3 @@ class FedPD(SmoothMethod):
         z = replica["z"]
         z = self.server_prox(z + self.server_lr * (received.mean["x_plus"] - z))
         return {"z": Dense(z)}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

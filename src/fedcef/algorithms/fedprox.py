@@ -17,7 +17,7 @@ import torch
 
 from fedcef.algorithms.algorithm import Message, Oracle, State
 from fedcef.algorithms.fedavg import FedAvg
-from fedcef.algorithms.local_steps import penalized_steps
+from fedcef.algorithms.local_steps import gradient_steps, penalized
 from fedcef.core.ranges import NonNegative
 from fedcef.core.rng import Key
 from fedcef.wire import Dense
@@ -31,6 +31,7 @@ class FedProx(FedAvg):
     """μ: how strongly a client is held near z."""
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        z, oracle = replica["z"], self.local_oracle(oracle)
-        x = penalized_steps(z, z, torch.zeros_like(z), self.proximal_weight, oracle, self.local_lr, self.local_steps)
+        z = replica["z"]
+        held = penalized(self.local_oracle(oracle), z, torch.zeros_like(z), self.proximal_weight)
+        x = gradient_steps(self, z, held).x
         return {"change": Dense(x - z)}, {}

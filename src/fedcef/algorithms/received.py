@@ -14,11 +14,18 @@ from fedcef.wire.forms.smallest import smallest
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    mean: Mapping[str, Tensor]  # (p,) each: the mean over the cohort of every part of the up-messages
-    parts: Mapping[str, Sequence[Payload]]  # those parts as they came, in the order of the clients
-    share: float  # the fraction of all clients that took part
-    key: Tensor  # () int64, for what the server draws in this round; the participants have it too
-    weighted: bool = False  # whether the mean counts some members more than others
+    """A round's up-messages as a server's step uses them."""
+
+    mean: Mapping[str, Tensor]
+    """(p,) each: the mean over the cohort of every part of the up-messages."""
+    parts: Mapping[str, Sequence[Payload]]
+    """Those parts as they came, in the order of the clients."""
+    share: float
+    """The fraction of all clients that took part, S/N."""
+    key: Tensor
+    """() int64, for what the server draws in this round; the participants have it too."""
+    weighted: bool = False
+    """Whether the mean counts some members more than others."""
 
     @classmethod
     def of(

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
-from fedcef.algorithms.local_steps import corrected_steps
+from fedcef.algorithms.local_steps import corrected_steps, mean_gradient
 from fedcef.algorithms.smooth import SmoothMethod
 from fedcef.core.rng import Key
-from fedcef.regularizers import Zero
 from fedcef.wire import Dense
 
 
@@ -37,6 +36,8 @@ class SCAFFOLD(SmoothMethod):
     option: Literal["I", "II"] = "II"
     """Where the gradients of the next control variate are taken: at the server's point, or along the local steps."""
 
+    steps_locally: ClassVar[bool] = True
+    steps_by_mean: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("moved",)
 
     def replica_init(self, z0: Vector) -> State:
@@ -47,19 +48,13 @@ class SCAFFOLD(SmoothMethod):
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z, c_i, oracle = replica["z"], client["c_i"], self.local_oracle(oracle)
-        x, control = corrected_steps(z, replica["c"] - c_i, oracle, Zero(), self.local_lr, self.local_steps)
-        if self.option == "I":
-            control = oracle(z, 0)
-            for k in range(1, self.local_steps):
-                control = control + oracle(z, k)
-            control = control / self.local_steps
+        steps = corrected_steps(self, z, replica["c"] - c_i, oracle)
+        control = steps.g_mean if self.option == "II" else mean_gradient(z, oracle, self.local_steps)
         moved = control - c_i
-        return {"change": Dense(x - z), "moved": Dense(moved)}, {"c_i": c_i + moved}
+        return {"change": Dense(steps.x_hat - z), "moved": Dense(moved)}, {"c_i": c_i + moved}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
-        z = self.server_prox(replica["z"] + self.server_lr * received.mean["change"])
+        step, server = self.server_update.update(received.mean["change"], server)
+        z = self.server_prox(replica["z"] + self.server_lr * step)
         c = replica["c"] + received.share * received.mean["moved"]
-        return {"z": Dense(z), "c": Dense(c)}, {}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense(), "c": down["c"].dense()}
+        return {"z": Dense(z), "c": Dense(c)}, server

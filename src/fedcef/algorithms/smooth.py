@@ -19,6 +19,8 @@ from fedcef.algorithms.algorithm import Algorithm, Oracle, Vector
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmoothMethod(Algorithm, ABC):
+    """A method that was published for h = 0."""
+
     composite: Literal["server_prox", "subgradient"] = "server_prox"
     """How the regulariser enters."""
 

@@ -18,11 +18,14 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SplittingMethod(Algorithm, ABC):
+    """Local problems with a penalty, and a server that splits off h."""
+
     penalty_step: Positive = 1.0
     """η: the length of the proximal steps, on f_i and on h; one over the penalty."""
     start: Literal["own", "server"] = "own"
     """Where a client's local steps begin: at its own last point, or at z."""
 
+    steps_locally: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("change",)
 
     @property
@@ -46,6 +49,3 @@ class SplittingMethod(Algorithm, ABC):
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         x_tilde = server["x_tilde"] + received.share * received.mean["change"]
         return {"z": Dense(self.regularizer.prox(x_tilde, self.penalty_step))}, {"x_tilde": x_tilde}
-
-    def advance(self, replica: State, down: Message) -> State:
-        return {"z": down["z"].dense()}

@@ -27,6 +27,7 @@ from fedcef.wire import Dense
 class Zhang(Algorithm):
     """Zhang et al.: the same local steps as FedCEF, uncompressed; dense both ways."""
 
+    steps_locally: ClassVar[bool] = True
     partial_participation: ClassVar[bool] = False
 
     def replica_init(self, z0: Vector) -> State:
@@ -37,10 +38,8 @@ class Zhang(Algorithm):
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         correction = replica["c"] - client["g_i"]
-        x_hat, g_mean = corrected_steps(
-            replica["z"], correction, oracle, self.regularizer, self.local_lr, self.local_steps
-        )
-        return {"x_hat": Dense(x_hat)}, {"g_i": g_mean}
+        steps = corrected_steps(self, replica["z"], correction, oracle, self.regularizer)
+        return {"x_hat": Dense(steps.x_hat)}, {"g_i": steps.g_mean}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         z = replica["z"]

@@ -1,0 +1,6 @@
+"""How gradients become steps: on the clients (`local`), on the server (`server`), in one pass on a GPU (`fused`)."""
+
+from fedcef.optimizers.local import SGD, LocalUpdate
+from fedcef.optimizers.server import Plain, ServerUpdate
+
+__all__ = ["SGD", "LocalUpdate", "Plain", "ServerUpdate"]

@@ -19,6 +19,8 @@ from fedcef.regularizers.regularizer import Regularizer, Step
 
 
 class Constraint(Regularizer, ABC):
+    """A regulariser that is 0 on a convex set and infinite outside."""
+
     def subgradient(self, x: Tensor) -> Tensor:
         raise ConfigError(
             f"The constraint {type(self).__name__} has no subgradient outside its set; use a method with a proximal "
@@ -37,6 +39,7 @@ class Box(Constraint):
     upper: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.lower <= self.upper:
             raise ConfigError(
                 f"regularizer.lower is {self.lower}; it must not exceed regularizer.upper = {self.upper}."

@@ -32,6 +32,7 @@ class Block(NamedTuple):
 
     @property
     def stretch(self) -> slice:
+        """Its place in the flat vector."""
         return slice(self.start, self.start + self.before * self.groups * self.after)
 
     @property
@@ -73,6 +74,7 @@ class _Grouped(Regularizer, ABC):
         return replace(self, blocks=found)
 
     def blocks_of(self, dim: int) -> tuple[Block, ...]:
+        """The groups of vectors of this length."""
         return self.blocks or _consecutive(self.sizes) or (Block(0, 1, 1, dim),)
 
     def group_scale(self, block: Block) -> float:

@@ -32,6 +32,7 @@ class Matrix(NamedTuple):
 
     @property
     def stretch(self) -> slice:
+        """Its place in the flat vector."""
         return slice(self.start, self.start + self.rows * self.columns)
 
     def of(self, x: Tensor) -> Tensor:

@@ -12,12 +12,22 @@ from torch import Tensor
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.layout import Layout
+from fedcef.core.parts import validate
 
 Step = float | Tensor
 """The length of a proximal step: a number, or a tensor that broadcasts over the clients' axes (its last axis is 1)."""
 
 
 class Regularizer(ABC):
+    """A regulariser h; a subclass is a frozen dataclass of its options.
+
+    Everything works on one vector (p,) and on stacks of them, (..., p).  A subclass defines `value`, `prox` and
+    `bounded_subgradient`, and overrides what else is not so for it.
+    """
+
+    def __post_init__(self) -> None:
+        validate(self)
+
     @abstractmethod
     def value(self, x: Tensor) -> Tensor:
         """h(x): (..., p) -> (...)."""
@@ -55,7 +65,11 @@ class Regularizer(ABC):
 
     @property
     def captures(self) -> bool:
-        """Whether the prox leaves the host alone, so that a CUDA graph can hold it."""
+        """Whether `prox` leaves the host alone: it neither reads a value back from the device nor branches on one.
+
+        A GPU can then record a whole round as a CUDA graph and replay it; a round with a prox that does not is run step
+        by step.
+        """
         return True
 
     @property

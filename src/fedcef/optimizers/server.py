@@ -1,0 +1,46 @@
+"""What the server makes of the clients' mean change: the seam for server optimisers.
+
+A server update is an `init`/`update` pair.  A method whose server moves by a mean change asks it for the step, and goes
+z ← z + η_g·step.  Its state is part of the server's: it is in snapshots, and is resumed with them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedcef.core.parts import validate
+from fedcef.optimizers.local import State
+
+
+class ServerUpdate(ABC):
+    """From the mean change of a round to the server's step; a subclass is a frozen dataclass of its options."""
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    def init(self, z: Tensor) -> State:
+        """The state before the first round, which starts at z; without an override there is none."""
+        return {}
+
+    @abstractmethod
+    def update(self, mean: Tensor, state: State) -> tuple[Tensor, State]:
+        """The step and the state after it.
+
+        Args:
+            mean: (p,): what the clients of the round moved by, on average.
+            state: What `init` or the round before returned.
+
+        Returns:
+            The step, (p,), before η_g, and the new state.  Arguments are left as they are.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Plain(ServerUpdate):
+    """Plain averaging: the step is the mean."""
+
+    def update(self, mean: Tensor, state: State) -> tuple[Tensor, State]:
+        return mean, state

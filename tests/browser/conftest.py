@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from fedcef.core.errors import DivergedError
-from fedcef.report import find_runs, load_runs, write_frontier
-from fedcef.report.data.frontier import frontier
-from fedcef.report.figures.paper import paper
-from fedcef.report.page.page import page
+from fedcef.report import find_frontier, find_runs, load_runs, write_frontier, write_page, write_paper
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.loop import run
-from fedcef.runs.settings import load_settings
+from fedcef.runs.run import run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BASE = ("model.name=softmax", "rounds=14", "eval.every=1", "local_steps=2", "num_clients=5", "snapshot_every=0")
@@ -56,9 +53,9 @@ def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """report.html, frontier.html and paper.html about the runs."""
     out = tmp_path_factory.mktemp("pages")
     records = load_runs(find_runs(runs))
-    page(records, out / "report.html")
-    write_frontier(frontier(records, [("a reference", 1e6, 0.9)]), records, out)
-    paper(records, out)
+    write_page(records, out / "report.html")
+    write_frontier(find_frontier(records, [("a reference", 1e6, 0.9)]), records, out)
+    write_paper(find_runs(runs), out)
     return out
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedcef.report import find_runs, load_runs
-from fedcef.report.data.groups import methods
-from fedcef.report.data.link_time import Network
+from fedcef.report.data.groups import group_runs
+from fedcef.report.data.link_time import ClientLink
 
 TITLES = {
     "Wire bytes": "Sent on the wire, up and down",
@@ -110,7 +110,7 @@ def test_hovering_tells_of_a_point(visit):
     assert "network " in text
 
 
-def test_network_time_is_that_of_network_py(visit, runs):
+def test_network_time_is_that_of_link_time_py(visit, runs):
     found = visit()
     page = found.page
     page.get_by_text("Network time", exact=True).first.click()
@@ -118,7 +118,7 @@ def test_network_time_is_that_of_network_py(visit, runs):
     page.locator("#down_mbit").fill("4")
     page.locator("#latency_ms").fill("20")
     page.locator("#compute").uncheck()
-    items = methods(load_runs(find_runs(runs)), Network(0.5, 4.0, 20.0, compute=False))
+    items = group_runs(load_runs(find_runs(runs)), ClientLink(0.5, 4.0, 20.0, compute=False))
     expected = next(item for item in items if item.label.startswith("Zhang")).curve("accuracy").x["network_s"]
     drawn = page.evaluate("document.getElementById('plot-0').data.find(t => t.name && t.name.startsWith('Zhang')).x")
     assert axis(page)["title"]["text"].endswith("(s)")

@@ -14,7 +14,8 @@ def call(*words):
     return done.output
 
 
-def test_writes_the_page_and_the_figures(make_run, tmp_path):
+def test_writes_the_page_and_the_figures(make_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedcef.report.figures.panels.FORMATS", ("pdf",))
     for name in "ab":
         make_run(name, label=name, extra="num_clients = 3\n")
     out = tmp_path / "page.html"

@@ -10,15 +10,14 @@ import torch
 from safetensors.torch import save_file
 
 from fedcef.core.errors import RunError
-from fedcef.report import load_runs
-from fedcef.report.data.groups import methods
-from fedcef.report.data.link_time import Network
-from fedcef.report.page.clients import clients_section, deal_of
-from fedcef.report.page.layers import layers_of, layers_section
-from fedcef.report.page.page import page
+from fedcef.report import load_runs, write_page
+from fedcef.report.data.groups import group_runs
+from fedcef.report.data.link_time import ClientLink
+from fedcef.report.page.clients import deal_of, render_clients
+from fedcef.report.page.layers import layers_of, render_layers
 from fedcef.report.page.reproduce import command_of
-from fedcef.report.page.traffic import parts_of, traffic
-from fedcef.runs.settings import load_settings
+from fedcef.report.page.traffic import parts_of, render_traffic
+from fedcef.runs.experiments import load_settings
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 FACTS = {
@@ -39,7 +38,7 @@ def test_the_distance_of_a_clients_classes_from_all():
 def test_runs_with_the_same_deal_share_a_table(make_run):
     other = {"clients": {"samples": [1, 1], "classes": [0, HOSTILE], "counts": [[1, 0], [0, 1]]}}
     runs = [make_run(f"{n}{s}", label=n, seed=s, facts=(FACTS, other)[s]) for n in "ab" for s in (0, 1)]
-    html = clients_section(methods(load_runs(runs)))
+    html = render_clients(group_runs(load_runs(runs)))
     assert html.count("<table") == 2
     assert "seed 0" in html
     assert "seed 1" in html
@@ -49,7 +48,7 @@ def test_runs_with_the_same_deal_share_a_table(make_run):
 
 def test_many_clients_and_classes_are_cut_and_said_so(make_run):
     facts = {"clients": {"samples": [30] * 60, "classes": list(range(30)), "counts": [[1] * 30] * 60}}
-    html = clients_section(methods(load_runs([make_run("a", facts=facts)])))
+    html = render_clients(group_runs(load_runs([make_run("a", facts=facts)])))
     assert html.count("<tr>") == 51
     assert "10 more clients not shown" in html
 
@@ -58,7 +57,7 @@ def test_bytes_by_direction_and_part(make_run):
     run = make_run("a", up=1000, extra="num_clients = 5\n", facts=FACTS)
     (message, _) = parts_of(FACTS)
     assert message.other == 20
-    html = traffic(methods(load_runs([run])), [0])
+    html = render_traffic(group_runs(load_runs([run])), [0])
     assert "<td>20.0</td><td>40.0</td><td>60.0</td><td>600 B</td>" in html  # kB; 60 kB / 5 clients / 20 rounds
     assert "<code>delta</code>" in html
     assert "<td>60 B</td><td>20 B</td><td>20 B</td>" in html
@@ -78,7 +77,7 @@ def test_bytes_by_direction_and_part(make_run):
 def test_facts_of_another_shape_are_as_if_there_were_none(make_run, tmp_path, facts):
     assert deal_of(facts) is None
     assert parts_of(facts) == ()
-    page(load_runs([make_run("a", facts=facts)]), tmp_path / "report.html")
+    write_page(load_runs([make_run("a", facts=facts)]), tmp_path / "report.html")
 
 
 def test_density_per_layer_is_counted_in_the_model(make_run):
@@ -91,12 +90,15 @@ def test_density_per_layer_is_counted_in_the_model(make_run):
         "2.bias": (0, 3),
         "10.weight": (1, 4),
     }
-    html = layers_section(methods(load_runs(runs)), [0])
+    html = render_layers(group_runs(load_runs(runs)), [0])
     assert html.index("2.bias") < html.index("10.weight")
-    assert "37.5<span class=spread>± 17.7" in html
+    assert '37.5<span class="spread">± 17.7' in html
     (runs[0] / "model.safetensors").write_bytes(b"no model")
-    with pytest.raises(RunError, match="model of the run"):
+    with pytest.raises(RunError, match=r"model\.safetensors is damaged"):
         layers_of(runs[0])
+    html = render_layers(group_runs(load_runs(runs)), [0])
+    assert "s0/model.safetensors is damaged" in html
+    assert "50.0" in html  # the other seed's
 
 
 @pytest.mark.parametrize("label", ["FedCEF r=0.01", "true", 'it\'s "odd"', " 7"])
@@ -123,16 +125,18 @@ def test_settings_that_no_experiment_gives_are_repeated_by_their_file(make_run):
 
 
 def test_network_time_is_latency_and_bytes_over_links_and_computing(make_run):
-    (item,) = methods(load_runs([make_run("a", up=1_000_000, extra="num_clients = 4\n")]), Network(2.0, 8.0, 100.0))
+    (item,) = group_runs(
+        load_runs([make_run("a", up=1_000_000, extra="num_clients = 4\n")]), ClientLink(2.0, 8.0, 100.0)
+    )
     seconds = item.curve("accuracy").x["network_s"]
     # a round: 0.1 s, 0.25 MB up at 2 Mbit/s, 0.5 MB down at 8 Mbit/s, 0.5 s of computing
     np.testing.assert_allclose(seconds, np.arange(0, 21, 2) * (0.1 + 1.0 + 0.5 + 0.5))
-    without = Network(2.0, 8.0, 100.0, compute=False).seconds(item.curve("accuracy").x, 4)
+    without = ClientLink(2.0, 8.0, 100.0, compute=False).seconds(item.curve("accuracy").x, 4)
     np.testing.assert_allclose(without, np.arange(0, 21, 2) * 1.6)
 
 
 def test_network_time_needs_to_know_how_many_clients_there_are(make_run):
-    (item,) = methods(load_runs([make_run("a")]))
+    (item,) = group_runs(load_runs([make_run("a")]))
     assert "network_s" not in item.curve("accuracy").x
     (some,) = load_runs([make_run("b", extra="num_clients = 10\nclients_per_round = 3\n")])
     assert some.participants == 3

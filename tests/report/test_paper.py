@@ -5,7 +5,7 @@ from test_report import parse
 
 from fedcef.core.errors import RunError
 from fedcef.report import load_runs, write_paper
-from fedcef.report.figures.paper import _groups, paper
+from fedcef.report.data.paper import group_by_dataset
 
 LABELS = ("FedCanon", "FedDA", "FedCEF r=0.1", "FedCEF r=0.01", "Zhang et al.")
 
@@ -45,19 +45,19 @@ def test_four_figures_and_a_page_that_fetches_nothing(runs, tmp_path):
 def test_a_method_looks_the_same_on_every_data_set_and_says_where_it_diverged(make_run, runs, tmp_path):
     own = make_run("own", label="Our own", dataset="mnist")
     bad = make_run("bad", label="Broken", rounds=9, status="diverged", dataset="cifar10")
-    groups, labels = _groups(load_runs([own, *runs, bad]))
-    assert labels == [*LABELS[2:], "FedDA", "FedCanon", "Broken", "Our own"]
+    groups, names = group_by_dataset(load_runs([own, *runs, bad]))
+    assert names == [*LABELS[2:], "FedDA", "FedCanon", "Broken (diverged on CIFAR-10)", "Our own"]
     assert [group.places for group in groups] == [(0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4, 6)]
-    paper(load_runs([own, bad]), tmp_path)
+    write_paper([own, bad], tmp_path)
     names = [method["name"] for method in parse(tmp_path / "paper.html").json()["methods"]]
     assert names == ["Broken (diverged on CIFAR-10)", "Our own"]
 
 
 def test_what_was_not_recorded_is_not_drawn(make_run, tmp_path):
     lasso = make_run("l", dataset="lasso/../x", accuracy=None)
-    paths = paper(load_runs([lasso]), tmp_path)
+    paths = write_paper([lasso], tmp_path)
     assert [path.name for path in paths[:2]] == ["paper_train_loss_lasso____x.png", "paper_train_loss_lasso____x.pdf"]
     bare = make_run("b")
     (bare / "rounds.jsonl").write_text('{"round": 0}\n')
     with pytest.raises(RunError, match="No run has recorded an accuracy or a train loss"):
-        paper(load_runs([bare]), tmp_path)
+        write_paper([bare], tmp_path)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.groups import log_x, log_y, methods
-from fedcef.report.data.records import find_runs, load_runs
+from fedcef.report import find_runs, load_runs, write_page
+from fedcef.report.data.groups import group_runs, log_x, log_y
 
 
 def test_columns_have_nan_where_a_round_was_not_evaluated(make_run):
@@ -30,13 +30,14 @@ def test_a_torn_last_line_is_ignored(make_run, tail):
     assert run.last_round == 20
 
 
-def test_a_damaged_line_inside_is_an_error(make_run):
+def test_a_damaged_line_inside_is_left_out_and_named(make_run):
     folder = make_run("a")
     lines = (folder / "rounds.jsonl").read_text().splitlines()
     lines[4] = lines[4][:20]
     (folder / "rounds.jsonl").write_text("\n".join(lines))
-    with pytest.raises(RunError, match=r"line 5 of rounds\.jsonl is damaged"):
-        load_runs([folder])
+    (run,) = load_runs([folder])
+    np.testing.assert_array_equal(run.rounds["round"], [t for t in range(21) if t != 4])
+    assert run.damage == (f"In {folder}, line 5 of rounds.jsonl is damaged and left out.",)
 
 
 def test_a_round_recorded_twice_counts_once_and_the_later_line_wins(make_run):
@@ -56,12 +57,19 @@ def test_a_missing_summary_means_unfinished_and_the_last_lines_count(make_run):
     assert np.isnan(run.last("no such column"))
 
 
-@pytest.mark.parametrize("damage", [("summary.json", "[1]"), ("summary.json", "{"), ("config.toml", "a = = 1")])
-def test_unreadable_files_are_run_errors(make_run, damage):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("summary.json", "[1]"), ("summary.json", "{"), ("config.toml", "a = = 1"), ("facts.json", '{"clients"')],
+)
+def test_a_damaged_file_is_named_and_hides_no_other(make_run, tmp_path, name, content):
     folder = make_run("a")
-    (folder / damage[0]).write_text(damage[1])
-    with pytest.raises(RunError, match="cannot be read"):
-        load_runs([folder])
+    (folder / name).write_text(content)
+    (run,) = load_runs([folder])
+    assert run.last_round == 20
+    assert len(run.damage) == 1
+    assert run.damage[0].startswith(f"{folder / name} cannot be read and is left out: ")
+    write_page([run], tmp_path / "page.html")
+    assert f"{name} cannot be read" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_folder_without_a_run_is_an_error(tmp_path: Path):
@@ -82,7 +90,7 @@ def test_labels_are_one_printable_line(make_run):
 
 def test_seeds_become_one_method_with_mean_and_extremes(make_run):
     folders = [make_run(f"s{s}", seed=s, accuracy=a) for s, a in enumerate((0.8, 0.9, 1.0))]
-    (method,) = methods(load_runs(folders))
+    (method,) = group_runs(load_runs(folders))
     curve = method.curve("accuracy")
     assert curve is not None
     np.testing.assert_array_equal(curve.x["round"], np.arange(0, 21, 2))
@@ -92,7 +100,7 @@ def test_seeds_become_one_method_with_mean_and_extremes(make_run):
 
 def test_a_mean_ends_with_the_first_seed_that_ends(make_run):
     folders = [make_run("s0", seed=0), make_run("s1", seed=1, rounds=9, status="diverged")]
-    (method,) = methods(load_runs(folders))
+    (method,) = group_runs(load_runs(folders))
     curve = method.curve("train_loss")
     assert curve is not None
     assert curve.x["round"][-1] == 8
@@ -101,13 +109,13 @@ def test_a_mean_ends_with_the_first_seed_that_ends(make_run):
 
 def test_one_label_for_different_settings_or_equal_seeds_stays_apart(make_run):
     folders = [make_run("a", seed=0), make_run("b", seed=1, local_lr=0.5), make_run("c", label="other")]
-    assert [m.label for m in methods(load_runs(folders))] == ["FedCEF [a]", "FedCEF [b]", "other"]
-    assert [m.label for m in methods(load_runs([folders[0], folders[0]]))] == ["FedCEF [a]", "FedCEF [a]"]
+    assert [m.label for m in group_runs(load_runs(folders))] == ["FedCEF [a]", "FedCEF [b]", "other"]
+    assert [m.label for m in group_runs(load_runs([folders[0], folders[0]]))] == ["FedCEF [a]", "FedCEF [a]"]
 
 
 def test_axes_are_logarithmic_where_the_span_asks_for_it(make_run):
-    near = methods(load_runs([make_run("a"), make_run("b", label="b", up=150_000)]))
-    far = methods(load_runs([make_run("c"), make_run("d", label="d", up=250_000)]))
+    near = group_runs(load_runs([make_run("a"), make_run("b", label="b", up=150_000)]))
+    far = group_runs(load_runs([make_run("c"), make_run("d", label="d", up=250_000)]))
     assert not log_x(near, "wire_bytes")
     assert log_x(far, "wire_bytes")
     assert log_y(near, "train_loss")

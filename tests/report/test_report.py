@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from fedcef.core.errors import FedcefError, RunError
-from fedcef.report import load_runs, write_report
-from fedcef.report.figures.figure import figure
-from fedcef.report.figures.figures import figures
-from fedcef.report.page.page import _json, page
+from fedcef.report import draw_figure, draw_figures, find_frontier, load_runs, write_page, write_report
+from fedcef.report.data.frontier import write_csv
+from fedcef.report.page.render import make_environment
 
 HOSTILE = "<script>alert(1)</script>$\\frac{&\"' {{data}} <img src=x onerror=alert(1)>"
 
@@ -71,7 +70,7 @@ def test_writes_the_three_files(make_run, tmp_path):
 
 def test_the_page_fetches_nothing_and_its_data_are_the_curves(make_run, tmp_path):
     path = tmp_path / "report.html"
-    page(load_runs([make_run("a"), make_run("b", label="b", up=900_000)]), path)
+    write_page(load_runs([make_run("a"), make_run("b", label="b", up=900_000)]), path)
     loads = parse(path)
     assert loads.fetched == ["data:,"]
     assert "default-src 'none'" in path.read_text(encoding="utf-8")
@@ -95,7 +94,7 @@ def test_text_from_files_stays_text(make_run, tmp_path):
     (folder / "summary.json").write_text(json.dumps(summary))
     path = tmp_path / "report.html"
     records = load_runs([folder, make_run("b", label="plain")])
-    page(records, path)
+    write_page(records, path)
     text = path.read_text(encoding="utf-8")
     assert "<script>alert" not in text
     assert "<img src=x" not in text
@@ -103,21 +102,22 @@ def test_text_from_files_stays_text(make_run, tmp_path):
     assert parse(path).tags.count("script") == 3  # data, plotly.js, page.js
     assert parse(path).tags.count("img") == 0
     assert not re.search(r"\{\{\w+\}\}", text.replace("{{data}}", ""))  # every place was filled
-    figure(records, tmp_path / "figure.svg")  # `$\frac{` is not read as a formula
+    draw_figure(records, tmp_path / "figure.svg")  # `$\frac{` is not read as a formula
     assert "&lt;script&gt;alert" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 
 def test_json_cannot_end_its_script_element():
-    text = _json({"label": HOSTILE})
+    template = make_environment("fedcef.report.page").from_string("{{ data | tojson }}")
+    text = template.render(data={"label": HOSTILE})
     assert "<" not in text
     assert json.loads(text) == {"label": HOSTILE}
 
 
 def test_problems_without_accuracy(make_run, tmp_path):
     records = load_runs([make_run("a", accuracy=None)])
-    page(records, tmp_path / "report.html")
+    write_page(records, tmp_path / "report.html")
     assert "Objective" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    figure(records, tmp_path / "figure.svg")
+    draw_figure(records, tmp_path / "figure.svg")
     svg = (tmp_path / "figure.svg").read_text(encoding="utf-8")
     assert "Objective" in svg
     assert "accuracy" not in svg
@@ -130,51 +130,59 @@ def test_a_run_of_only_its_start_point_and_a_run_that_never_had_a_loss_can_be_dr
     (bare / "summary.json").unlink()
     for name, folders in (("one", [folder]), ("bare", [bare]), ("both", [folder, bare])):
         records = load_runs(folders)
-        figure(records, tmp_path / f"{name}.png")
-        page(records, tmp_path / f"{name}.html")
+        draw_figure(records, tmp_path / f"{name}.png")
+        write_page(records, tmp_path / f"{name}.html")
 
 
 def test_the_same_runs_give_the_same_figure(make_run, tmp_path):
     records = load_runs([make_run("a")])
     for suffix in ("pdf", "svg"):
-        figure(records, tmp_path / f"1.{suffix}")
-        figure(records, tmp_path / f"2.{suffix}")
+        draw_figure(records, tmp_path / f"1.{suffix}")
+        draw_figure(records, tmp_path / f"2.{suffix}")
         assert (tmp_path / f"1.{suffix}").read_bytes() == (tmp_path / f"2.{suffix}").read_bytes()
 
 
 def test_what_cannot_be_written_is_one_sentence(make_run, tmp_path):
     folder = make_run("a")
     with pytest.raises(FedcefError, match=r"a \.png, \.pdf or \.svg file"):
-        figure(load_runs([folder]), tmp_path / "figure.bmp")
+        draw_figure(load_runs([folder]), tmp_path / "figure.bmp")
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
         write_report([folder], tmp_path / "file")
     with pytest.raises(RunError, match="nothing to report"):
-        figure([], tmp_path / "figure.png")
+        draw_figure([], tmp_path / "figure.png")
+    records = load_runs([folder])
+    for name, write in (("a.svg", draw_figure), ("a.html", write_page), ("a.csv", _write_csv)):
+        (tmp_path / name).mkdir()  # in the way of a file it refuses as a folder without rights does
+        with pytest.raises(RunError, match=f"cannot be written to .*{name}: Is a directory"):
+            write(records, tmp_path / name)
+
+
+def _write_csv(records, path):
+    write_csv(find_frontier(records), path)
 
 
 def test_a_missing_package_says_how_to_get_it_and_the_page_needs_none(make_run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "plotly", None)
     records = load_runs([make_run("a")])
-    page(records, tmp_path / "report.html")
+    write_page(records, tmp_path / "report.html")
     with pytest.raises(FedcefError, match=r"needs matplotlib; install it with: pip install 'fedcef\[plot\]'"):
-        figure(records, tmp_path / "figure.png")
+        draw_figure(records, tmp_path / "figure.png")
 
 
 def test_the_plotting_library_is_the_one_that_its_note_names():
-    folder = resources.files("fedcef.report") / "vendor"
+    folder = resources.files("fedcef.report.page") / "vendor"
     digest = hashlib.sha256((folder / "plotly-basic.min.js").read_bytes()).hexdigest()
     assert f"{digest}  plotly-basic.min.js" in (folder / "README.md").read_text("utf-8")
 
 
 def test_a_figure_for_every_panel_in_three_formats(make_run, tmp_path):
     records = load_runs([make_run("a", extra="num_clients = 4\n"), make_run("b", label="b", extra="num_clients = 4\n")])
-    for axis in ("network_s", "round"):
-        paths = figures(records, tmp_path / axis, axis)
-        assert [path.name for path in paths[:3]] == [f"accuracy_{axis}.{suffix}" for suffix in ("png", "pdf", "svg")]
-        assert len(paths) == 15
+    paths = draw_figures(records, tmp_path / "network_s", "network_s")
+    assert [path.name for path in paths[:3]] == [f"accuracy_network_s.{suffix}" for suffix in ("png", "pdf", "svg")]
+    assert len(paths) == 15
     svg = (tmp_path / "network_s" / "accuracy_network_s.svg").read_text(encoding="utf-8")
     assert "Simulated network time (s)" in svg
     with pytest.raises(RunError, match="Network time needs the number of clients"):
-        figures(load_runs([make_run("c")]), tmp_path, "network_s")
+        draw_figures(load_runs([make_run("c")]), tmp_path, "network_s")

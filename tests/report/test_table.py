@@ -5,9 +5,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcef.report import load_runs
-from fedcef.report.data.groups import methods
-from fedcef.report.data.table import results, table
-from fedcef.report.figures.style import amount, byte_unit
+from fedcef.report.data.groups import group_runs
+from fedcef.report.data.table import collect_results, make_table
+from fedcef.report.data.units import format_number
 
 
 def printed(view: Table) -> str:
@@ -17,7 +17,7 @@ def printed(view: Table) -> str:
 
 
 def test_cells_are_the_last_values(make_run):
-    content = results(methods(load_runs([make_run("a", up=1_000_000)])))
+    content = collect_results(group_runs(load_runs([make_run("a", up=1_000_000)])))
     assert [what for what, _ in content.headers][:2] == ["rounds", "accuracy"]
     assert {unit for what, unit in content.headers if "total" in what} == {"MB"}
     texts = [cell.text for cell in content.rows[0].cells]
@@ -26,13 +26,13 @@ def test_cells_are_the_last_values(make_run):
 
 def test_the_best_accuracy_is_bold_and_ties_share_it(make_run):
     folders = [make_run(n, label=n, accuracy=a) for n, a in (("a", 0.8), ("b", 0.95), ("c", 0.950001))]
-    content = results(methods(load_runs(folders)))
+    content = collect_results(group_runs(load_runs(folders)))
     assert [row.cells[1].best for row in content.rows] == [False, True, True]
 
 
 def test_seeds_give_mean_and_standard_deviation(make_run):
     folders = [make_run(f"s{s}", seed=s, accuracy=a) for s, a in enumerate((0.8, 0.9, 1.0))]
-    (row,) = results(methods(load_runs(folders))).rows
+    (row,) = collect_results(group_runs(load_runs(folders))).rows
     assert row.remark == "3 seeds"
     assert (row.cells[1].text, row.cells[1].spread) == ("90.00", "10.00")
     assert row.cells[4].spread == ""  # equal byte counts
@@ -43,7 +43,7 @@ def test_diverged_and_unfinished_runs_say_so(make_run):
         make_run("d", label="d", rounds=9, status="diverged", accuracy=1.0),
         make_run("u", label="u", rounds=12, status=None, accuracy=0.5),
     ]
-    diverged, unfinished = results(methods(load_runs(folders))).rows
+    diverged, unfinished = collect_results(group_runs(load_runs(folders))).rows
     assert [cell.text for cell in diverged.cells[:3]] == ["9/20", "diverged", "–"]
     assert unfinished.cells[0].text == "12/20"
     assert unfinished.remark == "unfinished"
@@ -52,7 +52,7 @@ def test_diverged_and_unfinished_runs_say_so(make_run):
 
 def test_problems_without_accuracy_show_the_objective_and_the_least_is_best(make_run):
     folders = [make_run("a", label="a", accuracy=None, rounds=10), make_run("b", label="b", accuracy=None)]
-    content = results(methods(load_runs(folders)))
+    content = collect_results(group_runs(load_runs(folders)))
     assert content.headers[1][0] == "objective"
     assert [row.cells[1].best for row in content.rows] == [False, True]
 
@@ -60,7 +60,7 @@ def test_problems_without_accuracy_show_the_objective_and_the_least_is_best(make
 def test_fits_in_100_columns_and_labels_are_not_markup(make_run):
     label = "[bold red]a rather long label[/] of a method"
     folders = [make_run(f"s{s}", label=label, seed=s, accuracy=0.9 + s / 50, up=123_456_789) for s in range(3)]
-    text = printed(table(load_runs(folders)))
+    text = printed(make_table(load_runs(folders)))
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "[bold red]" in text
     assert "…" not in text
@@ -71,10 +71,11 @@ def test_fits_in_100_columns_and_labels_are_not_markup(make_run):
     ("value", "text"), [(0.0, "0"), (1234.0, "1,234"), (12.34, "12.3"), (0.01234, "0.0123"), (float("nan"), "–")]
 )
 def test_amounts(value, text):
-    assert amount(value) == text
+    assert format_number(value) == text
 
 
-def test_a_gigabyte_is_a_thousand_million_bytes():
-    assert byte_unit(1e9) == (1e9, "GB")
-    assert byte_unit(999e6) == (1e6, "MB")
-    assert byte_unit(0.0) == (1.0, "B")
+def test_what_could_not_be_read_stands_below(make_run):
+    folder = make_run("a")
+    (folder / "facts.json").write_text('{"clients": ')
+    text = printed(make_table(load_runs([folder])))
+    assert "facts.json cannot be read and is left out" in " ".join(text.split())

@@ -127,7 +127,7 @@ def test_a_sweep_is_followed_also_to_runs_that_begin_later(tmp_path):
     assert not watched.over  # another run may begin
     second = Growing(tmp_path / "out" / "b").rounds(0)
     watched.update()
-    assert [run.folder.path.name for run in watched.runs] == ["a", "b"]
+    assert [run.path.name for run in watched.runs] == ["a", "b"]
     second.end()
     (tmp_path / "out" / "summary.csv").write_text("label\n")
     watched.update()
@@ -163,5 +163,6 @@ def test_a_run_that_does_not_exist(tmp_path, name, says):
 def test_settings_that_cannot_be_read(tmp_path):
     run = Growing(tmp_path / "run")
     (run.folder / "config.toml").write_text("rounds = ")
-    with pytest.raises(RunError, match=r"config\.toml cannot be read"):
-        Watched(run.folder)
+    (followed,) = Watched(run.rounds(0, 1).folder).runs
+    assert followed.round == 1
+    assert followed.notes[0].startswith(f"{run.folder / 'config.toml'} cannot be read and is left out")

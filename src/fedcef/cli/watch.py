@@ -8,16 +8,13 @@ from typing import Annotated
 
 import typer
 
+from fedcef.cli.shared_options import Track
 from fedcef.cli.terminal import console, say, tell
 from fedcef.core.errors import ConfigError
 
-Track = Annotated[
-    list[str] | None,
-    typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
-]
-
 
 def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
     app.command()(watch)
 
 
@@ -32,10 +29,12 @@ def watch(
     ] = None,
     track: Track = None,
 ) -> None:
-    """Follow runs while they go on, in the terminal or in a browser; ends with them, or on Ctrl-C."""
+    """Follow runs while they go on, in a terminal or a browser.
+
+    It ends with them, or on Ctrl-C.
+    """
     from fedcef.trackers import Tracking, open_trackers
-    from fedcef.watch import Site, Watched, follow
-    from fedcef.watch.screen import frame
+    from fedcef.watch import Site, Watched, draw_screen, follow
 
     if once and serve:
         raise ConfigError("--once ends at once and --serve does not; give one of them.")
@@ -49,7 +48,7 @@ def watch(
     watched = Watched(run, listener)
     try:
         if once:
-            console.print(frame(watched.runs))
+            console.print(draw_screen(watched.runs))
         elif serve:
             with Site(run).served(port or 0) as address:
                 tell(f"Serving at {address} until Ctrl-C")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcef.python.extras import needed
+from fedcef.core.extras import needed
 from fedcef.trackers.tracker import numbers, only_at_the_end, settings, title
 
 ID_FILE = "mlflow_run_id.txt"

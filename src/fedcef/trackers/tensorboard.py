@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcef.python.extras import needed
+from fedcef.core.extras import needed
 from fedcef.trackers.tracker import numbers, settings
 
 GROUPS = {"_bytes": "bytes", "_ratio": "ratio", "_s": "time"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedcef.report.data.records import number
+from fedcef.report.data.records import as_number
 
 
 class Tracker(Protocol):
@@ -25,7 +25,7 @@ class Tracker(Protocol):
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of a record or summary, by name."""
-    return {name: value for name, given in values.items() if math.isfinite(value := number(given))}
+    return {name: value for name, given in values.items() if math.isfinite(value := as_number(given))}
 
 
 def only_at_the_end(summary: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, float]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedcef.core.errors import DivergedError
-from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import Watcher
+from fedcef.runs.reader import RunReader
 from fedcef.trackers.tracker import Tracker
 
 
@@ -20,13 +18,13 @@ class Tracking:
 
     def __init__(self, trackers: Mapping[str, Tracker], folder: Path, complain: Callable[[str], None]) -> None:
         self._left = dict(trackers)
-        self._folder, self._complain = RunFolder(folder), complain
+        self._folder, self._complain = folder, complain
         self._last: int | None = None
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Pass on a round, unless it was passed on before: a resumed run repeats some."""
         if self._last is None:
-            self._each(lambda tracker: tracker.start(_table(self._folder.config), self._folder.path))
+            self._each(lambda tracker: tracker.start(RunReader(self._folder).settings, self._folder))
         elif record["round"] <= self._last:
             return
         self._last = record["round"]
@@ -36,7 +34,7 @@ class Tracking:
         """End with the run's summary, or without one where the run may go on."""
         if self._last is None:
             return
-        self._each(lambda tracker: tracker.finish(_object(self._folder.summary) if over else {}))
+        self._each(lambda tracker: tracker.finish(RunReader(self._folder).summary if over else {}))
         self._left = {}
 
     def _each(self, call: Callable[[Tracker], None]) -> None:
@@ -47,14 +45,6 @@ class Tracking:
                 del self._left[name]
                 why = " ".join(str(error).split())[:300]
                 self._complain(f"{name} failed and is left out from here on: {type(error).__name__}: {why}")
-
-
-def _table(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text("utf-8"))
-
-
-def _object(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text("utf-8")))
 
 
 @contextmanager

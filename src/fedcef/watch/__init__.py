@@ -6,7 +6,7 @@ just as well.  Nothing here writes into them.
 
 from fedcef.watch.follow import Followed
 from fedcef.watch.live import Watched, follow
-from fedcef.watch.screen import frame
+from fedcef.watch.screen import draw_screen
 from fedcef.watch.site import Site
 
-__all__ = ["Followed", "Site", "Watched", "follow", "frame"]
+__all__ = ["Followed", "Site", "Watched", "draw_screen", "follow"]

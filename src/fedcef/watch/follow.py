@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from fedcef.core.errors import RunError
-from fedcef.report import find_runs
-from fedcef.report.data.records import number
-from fedcef.runs.folder import Record, RunFolder
+from fedcef.report.data.records import as_number
+from fedcef.runs.reader import Record, RunReader, find_runs
 from fedcef.watch.lines import Lines
 
 Status = Literal["waiting", "running", "finished", "diverged"]
@@ -22,28 +19,31 @@ KEPT = 20  # notes
 class Listener(Protocol):
     """Hears of a run's rounds while it is followed, and of its end."""
 
-    def record(self, record: Record) -> None: ...
+    def record(self, record: Record) -> None:
+        """A round that was recorded."""
 
-    def finish(self, *, over: bool) -> None: ...
+    def finish(self, *, over: bool) -> None:
+        """The last call; `over` unless the run may go on."""
 
 
 class Followed:
     """One run: its records so far, its notes, and how fast it goes."""
 
     def __init__(self, path: Path, listener: Listener | None = None) -> None:
-        self.folder = RunFolder(path)
-        self.config = _table(self.folder.config)
+        self.path = path
+        reader = RunReader(path)
+        self.config = reader.settings
         self.records: list[Record] = []
-        self.notes: list[str] = []
+        self.notes = [sentence for sentence in reader.damage if "config.toml" in sentence]
         self.summary: Record = {}
         self.read = 0  # lines of rounds.jsonl, those of before a resume too
         self._listener = listener
-        self._rounds = Lines(self.folder.rounds)
+        self._rounds = Lines(path / "rounds.jsonl")
         self._notes = {name: Lines(path / name) for name in ("notes.jsonl", "refused.jsonl")}
 
     def update(self) -> None:
         """Read what is new.  The summary is looked for first: once it is there, all rounds are."""
-        self.summary = self.summary or _json(self.folder.summary)
+        self.summary = self.summary or RunReader(self.path).summary
         again, records = self._rounds.new()
         if again:
             self.records = []
@@ -63,20 +63,24 @@ class Followed:
 
     @property
     def status(self) -> Status:
+        """How it stands."""
         if self.summary:
             return "diverged" if self.summary.get("status") == "diverged" else "finished"
         return "running" if self.records else "waiting"
 
     @property
     def over(self) -> bool:
+        """Whether it has ended, by its summary."""
         return bool(self.summary)
 
     @property
     def label(self) -> str:
-        return str(self.config.get("label") or self.config.get("name") or self.folder.path.resolve().name)
+        """What the run is called."""
+        return str(self.config.get("label") or self.config.get("name") or self.path.resolve().name)
 
     @property
     def round(self) -> int:
+        """The last one."""
         return int(self.records[-1]["round"]) if self.records else 0
 
     @property
@@ -92,9 +96,10 @@ class Followed:
 
     def column(self, name: str) -> list[float]:
         """The finite values of a measure so far."""
-        return [value for record in self.records if math.isfinite(value := number(record.get(name)))]
+        return [value for record in self.records if math.isfinite(value := as_number(record.get(name)))]
 
     def last(self, name: str) -> float | None:
+        """The last finite value of a measure; None where there is none."""
         return next(reversed(self.column(name)), None)
 
     @property
@@ -103,7 +108,7 @@ class Followed:
         if not self.records:
             return None
         first, last = self.records[0 if self.over else -RECENT - 1 :][0], self.records[-1]
-        taken = number(last.get("wall_s")) - number(first.get("wall_s"))
+        taken = as_number(last.get("wall_s")) - as_number(first.get("wall_s"))
         return (last["round"] - first["round"]) / taken if taken > 0 else None
 
     @property
@@ -114,7 +119,7 @@ class Followed:
     @property
     def changed(self) -> float:
         """When something was last written down, in seconds since 1970."""
-        return max(modified(self.folder.rounds), modified(self.folder.summary))
+        return max(modified(self.path / name) for name in ("rounds.jsonl", "summary.json"))
 
     @property
     def version(self) -> tuple[int, bool]:
@@ -144,18 +149,3 @@ def _note(entry: Record) -> str:
         return str(entry["note"])
     who = f"client {entry['client']}" if entry.get("client") is not None else str(entry.get("identity") or "someone")
     return f"Round {entry.get('round')}: the reply of {who} was refused ({entry.get('reason')})."
-
-
-def _table(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}.") from None
-
-
-def _json(path: Path) -> Record:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
+
+from fedcef.runs.reader import Record, json_lines
 
 
 class Lines:
@@ -16,7 +16,7 @@ class Lines:
         self._file = 0  # its inode: a resumed run puts another file in its place
         self._at = 0
 
-    def new(self) -> tuple[bool, list[dict[str, Any]]]:
+    def new(self) -> tuple[bool, list[Record]]:
         """Whether the file begins anew, and the objects that were added to it."""
         try:
             with self.path.open("rb") as file:
@@ -29,13 +29,5 @@ class Lines:
             return False, []
         whole = content[: content.rfind(b"\n") + 1]
         self._at += len(whole)
-        return again, [entry for line in whole.splitlines() if (entry := _object(line)) is not None]
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    """A JSON object; None for a line that is none, such as one that a kill cut short and a resume went on after."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return None
-    return entry if isinstance(entry, dict) else None
+        # a damaged line is one that a kill cut short and a resume went on after
+        return again, [line.entry for line in json_lines(whole) if line.entry is not None]

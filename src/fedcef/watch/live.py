@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from fedcef.watch.follow import Followed, Listener, find_followed, modified
-from fedcef.watch.screen import frame
+from fedcef.watch.screen import draw_screen
 
 EVERY_S = 0.5  # between looks at the folders
 GRACE_S = 15.0  # a sweep whose runs are all over may be about to begin another
@@ -26,6 +26,7 @@ class Watched:
 
     @property
     def runs(self) -> Sequence[Followed]:
+        """Those that have begun."""
         return list(self._runs.values())
 
     def update(self) -> None:
@@ -58,9 +59,11 @@ class Watched:
 
 
 def follow(watched: Watched, console: Console, forever: bool = False) -> None:
-    """Show the runs until they are over, or for ever; where there is no terminal, only the last frame."""
-    with Live(frame(watched.runs), console=console, refresh_per_second=4, auto_refresh=console.is_terminal) as live:
+    """Show the runs until they are over, or for ever; where there is no terminal, only the last screen."""
+    with Live(
+        draw_screen(watched.runs), console=console, refresh_per_second=4, auto_refresh=console.is_terminal
+    ) as live:
         while forever or not watched.over:
             time.sleep(EVERY_S)
             watched.update()
-            live.update(frame(watched.runs))
+            live.update(draw_screen(watched.runs))

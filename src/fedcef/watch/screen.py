@@ -15,9 +15,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedcef.report.data.records import one_line
+from fedcef.core.amounts import format_bytes
+from fedcef.report.data.records import as_line
 from fedcef.watch.follow import Followed
-from fedcef.watch.words import duration, measure, size, sparkline
+from fedcef.watch.words import draw_sparkline, format_duration, format_measure
 
 MEASURES = ("accuracy", "train_loss", "objective", "gap", "stationarity", "density")
 BEST: dict[str, Callable[[list[float]], float]] = {"accuracy": max, "train_loss": min, "objective": min, "gap": min}
@@ -28,28 +29,30 @@ NOTES = 3  # the last ones are shown
 SILENT_S, SILENT_ROUNDS = 10.0, 5.0  # a run is called silent after this time, and after that of so many rounds
 
 
-def frame(runs: Sequence[Followed]) -> RenderableType:
+def draw_screen(runs: Sequence[Followed]) -> RenderableType:
     """What there is to see of the runs now."""
     return _one(runs[0]) if len(runs) == 1 else _Several(runs)
 
 
 def _one(run: Followed) -> RenderableType:
-    title = Text.assemble((one_line(run.label), "bold"), "  ", (run.status, COLORS[run.status]))
+    title = Text.assemble((as_line(run.label), "bold"), "  ", (run.status, COLORS[run.status]))
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(no_wrap=True)
     rows.add_column()
     rows.add_row("round", _bar(run), Text(f"{run.round} of {run.rounds}{_speed(run)}"))
     for name, values in _measured([run]).items():
-        best = f"   best {measure(name, BEST[name](values))}" if name in BEST else ""
+        best = f"   best {format_measure(name, BEST[name](values))}" if name in BEST else ""
         rows.add_row(
-            name.replace("_", " "), Text(sparkline(values, CURVE), "cyan"), Text(measure(name, values[-1]) + best)
+            name.replace("_", " "),
+            Text(draw_sparkline(values, CURVE), "cyan"),
+            Text(format_measure(name, values[-1]) + best),
         )
     rows.add_row("bytes", _traffic(run, "wire"), Text(_budget(run)))
     if run.last("transport_up_bytes") is not None:
         replies = f"last round: {run.last('accepted') or 0:.0f} accepted, {run.last('refused') or 0:.0f} refused"
         rows.add_row("on the network", _traffic(run, "transport"), Text(replies))
-    notes = (Text(one_line(note), "yellow") for note in run.notes[-NOTES:])
+    notes = (Text(as_line(note), "yellow") for note in run.notes[-NOTES:])
     return Group(title, rows, *notes, *_silence(run))
 
 
@@ -73,13 +76,13 @@ class _Several:
             seed = f", seed={run.config.get('seed')}" if labels[run.label] > 1 else ""
             pace = f"{run.pace:.3g}" if run.pace else ""
             table.add_row(
-                Text(one_line(run.label + seed)),
+                Text(as_line(run.label + seed)),
                 Text(run.status, COLORS[run.status]),
                 f"{run.round}/{run.rounds}",
                 *(_curve_and_value(run, name) for name in shown),
-                *(size(run.last(f"wire_{way}_bytes") or 0) for way in ("up", "down")),
+                *(format_bytes(run.last(f"wire_{way}_bytes") or 0) for way in ("up", "down")),
                 *([pace] if wide else []),
-                duration(run.left_s) if run.left_s is not None else "",
+                format_duration(run.left_s) if run.left_s is not None else "",
             )
         yield table
         yield Text(f"{sum(run.over for run in self.runs)} of {len(self.runs)} ended", "dim")
@@ -96,7 +99,7 @@ def _curve_and_value(run: Followed, name: str) -> Text:
     values = run.column(name)
     if not values:
         return Text()
-    return Text.assemble((sparkline(values, CURVE // 3), "cyan"), " ", measure(name, values[-1]))
+    return Text.assemble((draw_sparkline(values, CURVE // 3), "cyan"), " ", format_measure(name, values[-1]))
 
 
 def _bar(run: Followed) -> ProgressBar:
@@ -105,13 +108,13 @@ def _bar(run: Followed) -> ProgressBar:
 
 def _speed(run: Followed) -> str:
     pace = f"   {run.pace:.3g} rounds/s" if run.pace else ""
-    left = f"   {duration(run.left_s)} left" if run.left_s is not None else ""
-    taken = f"   took {duration(run.last('wall_s') or 0)}" if run.over else ""
+    left = f"   {format_duration(run.left_s)} left" if run.left_s is not None else ""
+    taken = f"   took {format_duration(run.last('wall_s') or 0)}" if run.over else ""
     return pace + left + taken
 
 
 def _traffic(run: Followed, count: str) -> Text:
-    up, down = (size(run.last(f"{count}_{way}_bytes") or 0) for way in ("up", "down"))
+    up, down = (format_bytes(run.last(f"{count}_{way}_bytes") or 0) for way in ("up", "down"))
     return Text(f"{up} up   {down} down")
 
 
@@ -121,7 +124,7 @@ def _budget(run: Followed) -> str:
     if not isinstance(budget, int) or budget <= 0:
         return ""
     spent = sum(run.last(f"wire_{way}_bytes") or 0 for way in ("up", "down"))
-    return f"{100 * spent / budget:.0f} % of the budget, {size(budget)}"
+    return f"{100 * spent / budget:.0f} % of the budget, {format_bytes(budget)}"
 
 
 def _silence(run: Followed) -> Iterator[Text]:
@@ -129,4 +132,4 @@ def _silence(run: Followed) -> Iterator[Text]:
     patience = max(SILENT_S, SILENT_ROUNDS / run.pace if run.pace else 0.0)
     silence = time.time() - run.changed
     if not run.over and silence > patience:
-        yield Text(f"{one_line(run.label)}: no new round for {duration(silence)}.", "yellow")
+        yield Text(f"{as_line(run.label)}: no new round for {format_duration(silence)}.", "yellow")

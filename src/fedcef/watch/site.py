@@ -14,16 +14,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 
 from fedcef.core.errors import FedcefError, RunError
-from fedcef.report import load_runs
-from fedcef.report.page.page import page
+from fedcef.report import load_runs, write_page
+from fedcef.report.page.render import make_environment
 from fedcef.watch.live import Watched
 
 HOST = "127.0.0.1"
@@ -39,6 +37,9 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+_TEMPLATES = make_environment("fedcef.watch")
 
 
 class Site:
@@ -71,17 +72,17 @@ class Site:
             return self._made[1]
 
     def _version(self) -> str:
-        seen = [(str(run.folder.path), run.version) for run in self._watched.runs]
+        seen = [(str(run.path), run.version) for run in self._watched.runs]
         return sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
     def _make(self) -> bytes:
-        begun = [run.folder.path for run in self._watched.runs if run.records]
+        begun = [run.path for run in self._watched.runs if run.records]
         if not begun:
             return _sentence("Waiting for the first round.")
         self.pages += 1
         try:
             with TemporaryDirectory() as folder:
-                page(load_runs(begun), Path(folder) / "report.html")
+                write_page(load_runs(begun), Path(folder) / "report.html")
                 return (Path(folder) / "report.html").read_bytes()
         except FedcefError as error:
             return _sentence(str(error))
@@ -109,6 +110,7 @@ class _Asked(BaseHTTPRequestHandler):
     server: ThreadingHTTPServer
 
     def do_GET(self) -> None:
+        """One of the three addresses, or a refusal."""
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._answer(403, "text/plain", b"Ask under the address that fedcef printed.\n", CLOSED)
@@ -137,9 +139,8 @@ class _Asked(BaseHTTPRequestHandler):
 
 
 def _outer() -> bytes:
-    text = (resources.files("fedcef.watch") / "site.html").read_text("utf-8")
-    return text.replace("{{every_ms}}", str(EVERY_MS)).encode()
+    return _TEMPLATES.get_template("site.html").render(every_ms=EVERY_MS).encode()
 
 
 def _sentence(text: str) -> bytes:
-    return f"<!doctype html><meta charset=utf-8><title>fedcef</title><p>{escape(text)}</p>".encode()
+    return _TEMPLATES.get_template("sentence.html").render(text=text).encode()

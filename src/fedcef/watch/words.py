@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
+def draw_sparkline(values: Sequence[float], width: int) -> str:
     """A curve in one line of text, from its smallest value to its largest; a long one by means of its parts."""
     if not values:
         return ""
@@ -22,20 +21,13 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(BLOCKS[round((value - low) / (high - low) * (len(BLOCKS) - 1))] for value in values)
 
 
-def size(count: float) -> str:
-    """An amount of bytes: 1.23 MB; MB = 1e6 bytes."""
-    unit, name = next(((unit, name) for unit, name in UNITS if count >= unit), (1.0, "B"))
-    digits = 0 if unit == 1 else max(0, 3 - len(str(int(count / unit))))
-    return f"{count / unit:.{digits}f} {name}"
-
-
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """0:07, 12:34 or 1:02:03."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def measure(name: str, value: float) -> str:
+def format_measure(name: str, value: float) -> str:
     """A measure as people say it: accuracies and densities in percent."""
     return f"{100 * value:.2f} %" if name in ("accuracy", "density") else f"{value:.4g}"

@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.groups import Method, methods
-from fedcef.report.data.records import RunRecord, number, one_line
-from fedcef.report.figures.style import COLORS, MARKERS, amount, axis_unit
+from fedcef.report.data.groups import Method, group_runs
+from fedcef.report.data.records import RunRecord, as_line, as_number
+from fedcef.report.data.units import axis_unit, format_number
 
 DOWNLINKS = {"increment": "increment, lossless", "lossy": "lossy", "dense": "dense"}  # of fedcef, in print
 COLUMNS = (
@@ -42,11 +43,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Frontier:
+    """All settings that were run, and what they are compared with."""
+
     points: tuple[Point, ...]  # by bytes
     references: tuple[Point, ...]
 
     @property
     def front(self) -> tuple[Point, ...]:
+        """The points that no other one beats in both accuracy and bytes."""
         return tuple(point for point in self.points if point.on_front)
 
     @property
@@ -59,17 +63,10 @@ class Frontier:
         """The points that have a place in the figure."""
         return tuple(point for point in self.points if not point.note)
 
-    def look(self, point: Point) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Colours (on light, on dark) by the uplink and markers (matplotlib's, plotly's) by the downlink."""
-        uplinks = list(dict.fromkeys(p.uplink for p in self.drawn))
-        downlinks = list(dict.fromkeys(p.downlink for p in self.drawn))
-        color = COLORS[uplinks.index(point.uplink) % len(COLORS)]
-        return color, MARKERS[downlinks.index(point.downlink) % len(MARKERS)]
 
-
-def frontier(records: Sequence[RunRecord], references: Sequence[tuple[str, float, float | None]] = ()) -> Frontier:
+def find_frontier(records: Sequence[RunRecord], references: Sequence[tuple[str, float, float | None]] = ()) -> Frontier:
     """The points of runs and of references, which are (label, bytes, accuracy if known)."""
-    points = sorted((_point(item) for item in methods(records)), key=lambda point: (point.total, -point.accuracy))
+    points = sorted((_point(item) for item in group_runs(records)), key=lambda point: (point.total, -point.accuracy))
     if not any(not point.note for point in points):
         raise RunError("There is no finished run with an accuracy to draw against its bytes.")
     best, marked = -math.inf, []
@@ -77,7 +74,7 @@ def frontier(records: Sequence[RunRecord], references: Sequence[tuple[str, float
         wins = not point.note and point.accuracy > best
         best = point.accuracy if wins else best
         marked.append(replace(point, on_front=wins))
-    others = (Point(one_line(label), number(accuracy), total=total) for label, total, accuracy in references)
+    others = (Point(as_line(label), as_number(accuracy), total=total) for label, total, accuracy in references)
     return Frontier(tuple(marked), tuple(sorted(others, key=lambda point: point.total)))
 
 
@@ -94,10 +91,10 @@ def _point(item: Method) -> Point:
 def _family(config: dict[str, Any]) -> tuple[str, str]:
     """How the clients and how the server send, by the settings of a run."""
     algorithm, compressor = (_section(config, name) for name in ("algorithm", "compressor"))
-    sent = [one_line(str(compressor.get(key, ""))) for key in ("name", "values")]
+    sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else " ".join(sent).strip()
     down = str(algorithm.get("downlink", ""))
-    return uplink, DOWNLINKS.get(down, f"as in {one_line(str(algorithm.get('name', 'others')))}")
+    return uplink, DOWNLINKS.get(down, f"as in {as_line(str(algorithm.get('name', 'others')))}")
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -107,18 +104,22 @@ def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 def write_csv(found: Frontier, path: Path) -> None:
     """One row per setting and per reference, by bytes."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        for kind, points in (("run", found.points), ("reference", found.references)):
-            for p in points:
-                numbers = [p.accuracy, p.spread, p.up, p.down, p.total]
-                shown = [f"{value:.12g}" if math.isfinite(value) else "" for value in numbers]
-                seeds, front = (p.seeds, int(p.on_front)) if kind == "run" else ("", "")
-                rows.writerow([kind, p.label, seeds, *shown, front])
+    lines = StringIO()
+    rows = csv.writer(lines, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for kind, points in (("run", found.points), ("reference", found.references)):
+        for p in points:
+            numbers = [p.accuracy, p.spread, p.up, p.down, p.total]
+            shown = [f"{value:.12g}" if math.isfinite(value) else "" for value in numbers]
+            seeds, front = (p.seeds, int(p.on_front)) if kind == "run" else ("", "")
+            rows.writerow([kind, p.label, seeds, *shown, front])
+    try:
+        path.write_text(lines.getvalue(), encoding="utf-8", newline="")
+    except OSError as error:
+        raise RunError(f"The frontier cannot be written to {path}: {error.strerror}.") from error
 
 
-def frontier_table(found: Frontier) -> Table:
+def make_frontier_table(found: Frontier) -> Table:
     """The points by bytes for a terminal; ● marks the front, ☆ what was given as a reference."""
     points = sorted([*found.points, *found.references], key=lambda point: point.total)
     totals = [point.total for point in points if point.total > 0]
@@ -133,7 +134,12 @@ def frontier_table(found: Frontier) -> Table:
         spread = f" ±{100 * point.spread:.2f}" if point.spread else ""
         accuracy = point.note or (f"{100 * point.accuracy:.2f}{spread}" if math.isfinite(point.accuracy) else "–")
         mark = "☆" if reference else "●" if point.on_front else ""
-        cells = [mark, point.label, accuracy, *(amount(value / size) for value in (point.up, point.down, point.total))]
+        cells = [
+            mark,
+            point.label,
+            accuracy,
+            *(format_number(value / size) for value in (point.up, point.down, point.total)),
+        ]
         style = "bold" if point.on_front else "red" if point.note else "dim"
         view.add_row(*(Text(cell, style=style) for cell in cells))
     return view

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.link_time import Network
+from fedcef.report.data.link_time import ClientLink
+from fedcef.report.data.names import dataset_title, metric_title
 from fedcef.report.data.records import Column, RunRecord
 
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
@@ -29,12 +30,15 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Method:
+    """A method with its settings: runs that differ only in their seeds."""
+
     label: str
     records: tuple[RunRecord, ...]
-    network: Network = Network()
+    link: ClientLink = ClientLink()
 
     @property
     def diverged(self) -> int:
+        """How many of its runs did."""
         return sum(record.status == "diverged" for record in self.records)
 
     @property
@@ -77,11 +81,30 @@ class Method:
         values = np.stack([t[metric][i] for t, i in zip(tables, at, strict=True)])
         x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in MEASURED}
         if self.participants:
-            x["network_s"] = self.network.seconds(x, self.participants)
+            x["network_s"] = self.link.seconds(x, self.participants)
         return Curve(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def methods(records: Sequence[RunRecord], network: Network = Network()) -> list[Method]:
+@dataclass(frozen=True)
+class Group:
+    """Methods with panels of their own; `places` are their positions in the legend, which all groups share."""
+
+    name: str  # the data set; "" where there is one group
+    items: tuple[Method, ...]
+    places: tuple[int, ...]
+    metrics: tuple[str, ...]
+
+    def key(self, metric: str) -> str:
+        """The name of a panel among those of all groups."""
+        return f"{metric}_{self.name}" if self.name else metric
+
+    def title(self, metric: str) -> str:
+        """What stands above a panel."""
+        title = metric_title(metric)
+        return f"{dataset_title(self.name)}: {title[0].lower()}{title[1:]}" if self.name else title
+
+
+def group_runs(records: Sequence[RunRecord], link: ClientLink = ClientLink()) -> list[Method]:
     """Groups runs that share label and settings and differ in the seed, in the order of the first of each.
 
     Different methods under one label are told apart by their folders' names.
@@ -102,7 +125,7 @@ def methods(records: Sequence[RunRecord], network: Network = Network()) -> list[
         label if labels.count(label) == 1 else f"{label} [{part[0].folder.resolve().name}]"
         for label, part in zip(labels, parts, strict=True)
     ]
-    return [Method(name, tuple(part), network) for name, part in zip(names, parts, strict=True)]
+    return [Method(name, tuple(part), link) for name, part in zip(names, parts, strict=True)]
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -15,7 +15,7 @@ from fedcef.report.data.records import Column
 
 
 @dataclass(frozen=True)
-class Network:
+class ClientLink:
     """The link of every client, and whether computing counts."""
 
     up_mbit: float = 1.0  # per second

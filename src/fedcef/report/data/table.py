@@ -9,15 +9,17 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedcef.report.data.groups import Method, lead_metric, methods, second_metric
+from fedcef.report.data.groups import Method, group_runs, lead_metric, second_metric
 from fedcef.report.data.records import Column, RunRecord
-from fedcef.report.figures.style import amount, axis_unit
+from fedcef.report.data.units import axis_unit, format_number
 
 BYTES = ("wire_up_bytes", "wire_down_bytes", "wire_bytes", "paper_bytes")
 
 
 @dataclass(frozen=True)
 class Cell:
+    """One number of the table, as text."""
+
     text: str
     spread: str = ""  # standard deviation over the seeds
     best: bool = False
@@ -26,6 +28,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
+    """One method."""
+
     label: str
     remark: str  # "3 seeds, unfinished"
     cells: tuple[Cell, ...]
@@ -33,11 +37,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
+    """The whole table."""
+
     headers: tuple[tuple[str, str], ...]  # (what, unit) of each cell
     rows: tuple[Row, ...]
 
 
-def results(items: Sequence[Method]) -> Results:
+def collect_results(items: Sequence[Method]) -> Results:
     """The last value of every method: mean, and standard deviation where there are seeds."""
     lead, second = lead_metric(items), second_metric(items)
     totals = [float(np.nanmax([item.last(name) for name in BYTES])) for item in items if _counted(item)]
@@ -48,8 +54,8 @@ def results(items: Sequence[Method]) -> Results:
     for item, score in zip(items, scores, strict=True):
         cells = [_rounds(item), _metric(item, lead, best=score == best and math.isfinite(best))]
         cells += [_metric(item, name) for name in (second, "density")]
-        cells += [_cell(item.last(name) / size, amount) for name in BYTES]
-        rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last("wall_s"), amount))))
+        cells += [_cell(item.last(name) / size, format_number) for name in BYTES]
+        rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last("wall_s"), format_number))))
     headers = (
         ("rounds", ""),
         (lead, "%" if lead == "accuracy" else ""),
@@ -64,10 +70,15 @@ def results(items: Sequence[Method]) -> Results:
     return Results(headers, tuple(rows))
 
 
-def table(records: Sequence[RunRecord]) -> Table:
-    """The results for a terminal of 100 columns; the best accuracy (or objective) is bold."""
-    content = results(methods(records))
-    view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+def make_table(records: Sequence[RunRecord]) -> Table:
+    """The results for a terminal of 100 columns; the best accuracy (or objective) is bold.
+
+    Below it stands what of the run folders could not be read.
+    """
+    content = collect_results(group_runs(records))
+    damage = Text("\n".join(sentence for record in records for sentence in record.damage), style="yellow")
+    view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=damage if damage else None)
+    view.caption_justify = "left"
     view.add_column("method", overflow="fold", min_width=8, max_width=30)
     for what, unit in content.headers:
         view.add_column("\n".join([*what.split(), *unit.split()]), justify="right", no_wrap=True)

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcef.core.errors import FedcefError
-from fedcef.report.data.groups import Curve, Method, lead_metric, log_x, log_y, methods, second_metric, span
+from fedcef.core.errors import FedcefError, RunError
+from fedcef.report.data.groups import Curve, Method, group_runs, lead_metric, log_x, log_y, second_metric, span
+from fedcef.report.data.names import AXES, METRICS, metric_title
 from fedcef.report.data.records import RunRecord
-from fedcef.report.figures.style import AXES, METRICS, Look, axis_unit, extra, look, metric_title
+from fedcef.report.data.units import axis_unit
+from fedcef.report.figures.style import Look, choose_look, import_extra
 
 # Dates are left out of the files: the same runs give the same bytes.
 METADATA: dict[str, dict[str, Any]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -49,10 +51,10 @@ class Reach:
     unit: str
 
 
-def figure(records: Sequence[RunRecord], path: Path) -> None:
+def draw_figure(records: Sequence[RunRecord], path: Path) -> None:
     """Draws the runs to a PNG, PDF or SVG file, by the suffix of `path`."""
-    items = methods(records)
-    looks = [look(i) for i in range(len(items))]
+    items = group_runs(records)
+    looks = [choose_look(i) for i in range(len(items))]
     width = 7.2
     with drawing(path) as fig:
         fig.set_size_inches(width, 5.0 + 0.17 * legend_rows(items, width))
@@ -61,8 +63,8 @@ def figure(records: Sequence[RunRecord], path: Path) -> None:
         reach = _reach(items)
         for row, axis in zip(grid, ("wire_bytes", "paper_bytes"), strict=True):
             for ax, metric in zip(row, (lead_metric(items), second_metric(items)), strict=True):
-                panel(ax, items, looks, axis, metric, reach)
-        legend(fig, items, looks, width)
+                draw_panel(ax, items, looks, axis, metric, reach)
+        draw_legend(fig, items, looks, width)
 
 
 @contextmanager
@@ -71,15 +73,18 @@ def drawing(path: Path) -> Iterator[Any]:
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise FedcefError(f"A figure is a .png, .pdf or .svg file, not {path.name!r}.")
-    matplotlib, canvas = extra("matplotlib"), extra("matplotlib.figure")
+    matplotlib, canvas = import_extra("matplotlib"), import_extra("matplotlib.figure")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a label's script that the font does not have
         fig = canvas.Figure(layout="constrained")
         yield fig
-        fig.savefig(path, dpi=300, metadata=METADATA[suffix])
+        try:
+            fig.savefig(path, dpi=300, metadata=METADATA[suffix])
+        except OSError as error:
+            raise RunError(f"The figure cannot be written to {path}: {error.strerror}.") from error
 
 
-def panel(ax: Any, items: Sequence[Method], looks: Sequence[Look], axis: str, metric: str, reach: Reach) -> None:
+def draw_panel(ax: Any, items: Sequence[Method], looks: Sequence[Look], axis: str, metric: str, reach: Reach) -> None:
     """Draws a metric of the methods against what it took."""
     curves = [(i, item, c) for i, item in enumerate(items) if (c := item.curve(metric))]
     factor, size = METRICS[metric][2], reach.size
@@ -92,7 +97,7 @@ def panel(ax: Any, items: Sequence[Method], looks: Sequence[Look], axis: str, me
     if reach.log:
         ax.set_xscale("log")
         ax.set_xlim(reach.low / size / 1.15, reach.high / size * 1.15)
-        log_ticks(ax.xaxis, reach.high / reach.low)
+        set_log_ticks(ax.xaxis, reach.high / reach.low)
     else:
         ax.set_xlim(-0.02 * reach.high / size, 1.03 * reach.high / size)
     if not curves:
@@ -123,7 +128,7 @@ def _limits(ax: Any, items: Sequence[Method], metric: str, started: bool) -> tup
     low, high = (value * METRICS[metric][2] for value in limits)
     if log_y(items, metric):
         ax.set_yscale("log")
-        log_ticks(ax.yaxis, high / low)
+        set_log_ticks(ax.yaxis, high / low)
         pad = max(high / low, 1.01) ** 0.05
         low, high = low / pad, high * pad
     else:
@@ -158,9 +163,9 @@ def _line(style: Look) -> dict[str, Any]:
     return {"color": style.color, "lw": 1.5, "ls": dash, "solid_capstyle": "round", **marker}
 
 
-def log_ticks(axis: Any, ratio: float) -> None:
+def set_log_ticks(axis: Any, ratio: float) -> None:
     """Plain numbers on a logarithmic axis: at the powers of ten, and at 2 and 5 where those are few."""
-    ticker = extra("matplotlib.ticker")
+    ticker = import_extra("matplotlib.ticker")
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if ratio < 120 else (1.0,)))
     axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}") if ratio < 1e5 else ticker.LogFormatterMathtext())
     axis.set_minor_formatter(ticker.NullFormatter())
@@ -182,9 +187,9 @@ def _short(name: str) -> str:
     return name if len(name) <= LEGEND_LENGTH else name[: LEGEND_LENGTH - 1] + "…"
 
 
-def legend(fig: Any, items: Sequence[Method], looks: Sequence[Look], width: float) -> None:
+def draw_legend(fig: Any, items: Sequence[Method], looks: Sequence[Look], width: float) -> None:
     """The methods' names above the panels."""
-    line = extra("matplotlib.lines").Line2D
+    line = import_extra("matplotlib.lines").Line2D
     handles = [line([], [], **_line(style)) for style in looks]
     places = [str(i) for i in range(len(items))]
     columns = _legend_columns(items, width)

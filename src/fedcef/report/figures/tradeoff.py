@@ -7,11 +7,11 @@ from typing import Any
 
 from fedcef.core.errors import RunError
 from fedcef.report.data.records import RunRecord
-from fedcef.report.figures.figure import drawing, log_ticks
-from fedcef.report.figures.style import look
+from fedcef.report.figures.figure import drawing, set_log_ticks
+from fedcef.report.figures.style import choose_look
 
 
-def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
+def draw_tradeoff(records: Sequence[RunRecord], path: Path) -> None:
     """Draws one line per regulariser, one point per weight, to a PNG, PDF or SVG file."""
     points = sorted(_point(r) for r in records if r.status == "finished" and r.summary.get("accuracy") is not None)
     if not points:
@@ -23,7 +23,7 @@ def tradeoff(records: Sequence[RunRecord], path: Path) -> None:
             _line(ax, name, list(group), index)
         ax.set_xscale("log")
         ax.margins(0.2)
-        log_ticks(ax.xaxis, max(p[2] for p in points) / min(p[2] for p in points))
+        set_log_ticks(ax.xaxis, max(p[2] for p in points) / min(p[2] for p in points))
         ax.set_xlabel("Parameters that are not zero (%)")
         ax.set_ylabel("Test accuracy (%)")
         ax.grid(color="#e5e5e5", linewidth=0.6)
@@ -40,7 +40,7 @@ def _point(record: RunRecord) -> tuple[str, float, float, float]:
 
 
 def _line(ax: Any, name: str, points: list[tuple[str, float, float, float]], index: int) -> None:
-    style = look(index)
+    style = choose_look(index)
     xs, ys = [p[2] for p in points], [p[3] for p in points]
     ax.plot(xs, ys, color=style.color, marker=style.marker, markersize=5, label=name.replace("_", " "))
     # labels of one line stand to its lower right, of the next to its upper left

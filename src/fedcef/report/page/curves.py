@@ -2,41 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from fedcef.report.data.groups import MEASURED, Curve, Method, lead_metric, log_y, span
-from fedcef.report.data.link_time import Network
-from fedcef.report.data.records import Column, number
-from fedcef.report.figures.style import AXES, METRICS, dataset_title, look, metric_title
+from fedcef.report.data.groups import MEASURED, Curve, Group, lead_metric, log_y, span
+from fedcef.report.data.link_time import ClientLink
+from fedcef.report.data.names import AXES, METRICS
+from fedcef.report.data.records import Column, as_number
+from fedcef.report.figures.style import choose_look
 
 MOST_POINTS = 1200  # of a curve; more than a screen can show
 LINE_WIDTH = 2.2  # of curves.js, for the dashes
 
 
-@dataclass(frozen=True)
-class Group:
-    """Methods with panels of their own; `places` are their positions in the legend, which all groups share."""
-
-    name: str  # the data set; "" where there is one group
-    items: tuple[Method, ...]
-    places: tuple[int, ...]
-    metrics: tuple[str, ...]
-
-    def key(self, metric: str) -> str:
-        """The name of a panel among those of all groups."""
-        return f"{metric}_{self.name}" if self.name else metric
-
-    def title(self, metric: str) -> str:
-        title = metric_title(metric)
-        return f"{dataset_title(self.name)}: {title[0].lower()}{title[1:]}" if self.name else title
-
-
-def page_data(
-    groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool], network: Network
+def collect_data(
+    groups: Sequence[Group], names: Sequence[str], axes: Mapping[str, bool], link: ClientLink
 ) -> dict[str, Any]:
     """Everything for the script; `axes` says which ones are logarithmic."""
     return {
@@ -44,7 +27,7 @@ def page_data(
         "axes": [{"key": key, "title": AXES[key][0], "log": log} for key, log in axes.items()],
         "panels": [_panel(g, group, metric) for g, group in enumerate(groups) for metric in group.metrics],
         "targets": [_target(group) for group in groups],
-        "network": asdict(network),
+        "network": asdict(link),
     }
 
 
@@ -86,7 +69,7 @@ def _rounded(value: float, up: bool) -> float:
 
 
 def _method(place: int, name: str, groups: Sequence[Group]) -> dict[str, Any]:
-    style = look(place)
+    style = choose_look(place)
     own = [(g, item) for g in groups for item, where in zip(g.items, g.places, strict=True) if where == place]
     curves = {
         group.key(metric): {
@@ -117,4 +100,4 @@ def _curve(curve: Curve, factor: float) -> dict[str, list[float | None]]:
 
 def _values(column: Column) -> list[float | None]:
     """Six digits: more would only make the file larger."""
-    return [float(f"{value:.6g}") if math.isfinite(number(value)) else None for value in column.tolist()]
+    return [float(f"{value:.6g}") if math.isfinite(as_number(value)) else None for value in column.tolist()]

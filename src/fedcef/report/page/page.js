@@ -17,7 +17,7 @@ const report = (() => {
   const seconds = (v) => { if (v === null) { return "–"; } const [size, name] = timeUnit(v); return `${digits(+(v / size).toPrecision(3))} ${name}`; };
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // Seconds so far over the chosen links, as in network.py; unknown where the number of clients is.
+  // Seconds so far over the chosen links, as in link_time.py; unknown where the number of clients is.
   function networkTime(c) {
     const { up_mbit, down_mbit, latency_ms, compute } = state.network;
     return c.round.map((round, i) => {

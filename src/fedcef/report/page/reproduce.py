@@ -4,15 +4,16 @@ import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from html import escape
 from typing import Any
 
 import tomli_w
+from markupsafe import Markup
 
 from fedcef.core.errors import FedcefError
 from fedcef.report.data.groups import Method
-from fedcef.report.data.records import RunRecord, one_line
-from fedcef.runs.settings import experiments, load_settings, parse_change
+from fedcef.report.data.records import RunRecord, as_line
+from fedcef.report.page.render import render
+from fedcef.runs.experiments import experiments, load_settings, parse_change
 
 NOT_OF_A_RUN = ("compare", "reference")
 
@@ -20,39 +21,32 @@ NOT_OF_A_RUN = ("compare", "reference")
 def command_of(record: RunRecord) -> str:
     """The command that repeats a run: a shipped experiment with changes where that gives its very settings, which needs
     no file; else its config.toml."""
-    line = _from_experiment(record.config)
-    return line or f"fedcef run {shlex.quote(one_line(record.folder.resolve().name) + '/config.toml')}"
+    return _from_experiment(record.config) or _by_file(record)
 
 
-def reproduce(items: Sequence[Method]) -> str:
+def render_commands(items: Sequence[Method]) -> Markup:
     """All commands in one block to copy, then every run's settings, folded."""
     runs = [(record, item) for item in items for record in item.records]
-    commands = "".join(f"<span>{escape(command_of(record))}\n</span>" for record, _ in runs)
-    block = (
-        f'<div class=copied><button type="button" class="copy">Copy</button><pre class=commands>{commands}</pre></div>'
-    )
-    settings = "".join(_settings(record, item) for record, item in runs)
-    return (
-        f"{block}<details><summary>The settings of every run, complete</summary>{settings}</details>"
-        if settings
-        else block
-    )
+    settings = [
+        {
+            "label": item.label,
+            "seed": str(record.seed) if len(item.records) > 1 else None,
+            "name": _name(record),
+            "command": _by_file(record),
+            "text": record.config_text,
+        }
+        for record, item in runs
+        if record.config_text
+    ]
+    return render("reproduce.html", commands=[command_of(record) for record, _ in runs], settings=settings)
 
 
-def _settings(record: RunRecord, item: Method) -> str:
-    if not record.config_text:
-        return ""
-    name = one_line(record.folder.resolve().name)
-    by_file = f"fedcef run {shlex.quote(name + '/config.toml')}"
-    seed = f" <span class=seeds>seed {record.seed}</span>" if len(item.records) > 1 else ""
-    return (
-        f"<details><summary>{escape(item.label)}{seed}</summary>"
-        "<p class=note>As in <code>config.toml</code> of the run folder; by that file: "
-        f"<code>{escape(by_file)}</code></p><div class=copied>"
-        f'<button type="button" class="copy">Copy</button>'
-        f'<button type="button" class="save-text" data-name="{escape(name)}.toml">Save</button>'
-        f"<pre>{escape(record.config_text)}</pre></div></details>"
-    )
+def _name(record: RunRecord) -> str:
+    return as_line(record.folder.resolve().name)
+
+
+def _by_file(record: RunRecord) -> str:
+    return f"fedcef run {shlex.quote(_name(record) + '/config.toml')}"
 
 
 def _from_experiment(config: Mapping[str, Any]) -> str | None:

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from fedcef.watch.follow import Followed
-from fedcef.watch.screen import frame
-from fedcef.watch.words import duration, measure, size, sparkline
+from fedcef.watch.screen import draw_screen
+from fedcef.watch.words import draw_sparkline, format_duration, format_measure
 
 from .setting import Growing
 
@@ -20,7 +20,7 @@ def shown(*runs, width=100):
         one.update()
     console = Console(width=width, force_terminal=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with console.file:
-        console.print(frame(followed))
+        console.print(draw_screen(followed))
     return console.export_text()
 
 
@@ -101,13 +101,10 @@ def test_text_from_files_is_only_text(tmp_path):
 
 
 def test_words():
-    assert sparkline([], 8) == ""
-    assert sparkline([1.0], 8) == "▁"
-    assert sparkline([2.0, 2.0], 8) == "▁▁"
-    assert sparkline([0, 7], 8) == "▁█"
-    assert sparkline(range(800), 8) == "▁▂▃▄▅▆▇█"
-    assert [size(n) for n in (0, 999, 1000, 12_345, 999_999, 1.5e9, 2e15)] == [
-        "0 B", "999 B", "1.00 kB", "12.3 kB", "1000 kB", "1.50 GB", "2000 TB",
-    ]  # fmt: skip
-    assert [duration(s) for s in (0, 59.6, 754, 3723)] == ["0:00", "1:00", "12:34", "1:02:03"]
-    assert (measure("accuracy", 0.5), measure("gap", 1.23456e-9)) == ("50.00 %", "1.235e-09")
+    assert draw_sparkline([], 8) == ""
+    assert draw_sparkline([1.0], 8) == "▁"
+    assert draw_sparkline([2.0, 2.0], 8) == "▁▁"
+    assert draw_sparkline([0, 7], 8) == "▁█"
+    assert draw_sparkline(range(800), 8) == "▁▂▃▄▅▆▇█"
+    assert [format_duration(s) for s in (0, 59.6, 754, 3723)] == ["0:00", "1:00", "12:34", "1:02:03"]
+    assert (format_measure("accuracy", 0.5), format_measure("gap", 1.23456e-9)) == ("50.00 %", "1.235e-09")

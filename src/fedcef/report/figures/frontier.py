@@ -5,16 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from fedcef.report.data.frontier import Frontier, Point
-from fedcef.report.data.labels import Box, Label, place_labels
-from fedcef.report.figures.figure import drawing, log_ticks
-from fedcef.report.figures.style import axis_unit, extra, metric_title
+from fedcef.report.data.names import metric_title
+from fedcef.report.data.units import axis_unit
+from fedcef.report.figures.figure import drawing, set_log_ticks
+from fedcef.report.figures.labels import Box, Label, place_labels
+from fedcef.report.figures.style import COLORS, MARKERS, import_extra
 
 INK, SOFT = "#222222", "#666666"
 DECADES = 3e3
 LIGHT = 0.38  # the strength of dominated points
 
 
-def frontier_figure(found: Frontier, path: Path) -> None:
+def draw_frontier(found: Frontier, path: Path) -> None:
     """Draws the points to a PNG, PDF or SVG file, by the suffix of `path`."""
     totals = [point.total for point in (*found.drawn, *found.references)]
     size, unit = axis_unit(min(totals), max(totals), log=True)
@@ -25,7 +27,7 @@ def frontier_figure(found: Frontier, path: Path) -> None:
         ax.set_xlim(min(totals) / size / 1.6, max(totals) / size * 1.6)
         ax.set_ylim(*_limits(found))
         ratio = max(totals) / min(totals)
-        log_ticks(ax.xaxis, 100 if ratio < DECADES else ratio)  # a wide panel has room for 1, 2, 5
+        set_log_ticks(ax.xaxis, 100 if ratio < DECADES else ratio)  # a wide panel has room for 1, 2, 5
         ax.set_xlabel(f"Sent on the wire in the whole run, up and down, all clients ({unit})")
         ax.set_ylabel(metric_title("accuracy"))
         ax.grid(True, color="#e6e6e6", linewidth=0.6)
@@ -45,6 +47,14 @@ def frontier_figure(found: Frontier, path: Path) -> None:
         _labels(ax, found, size)
 
 
+def look_of(found: Frontier, point: Point) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Colours (on light, on dark) by the uplink and markers (matplotlib's, plotly's) by the downlink."""
+    uplinks = list(dict.fromkeys(p.uplink for p in found.drawn))
+    downlinks = list(dict.fromkeys(p.downlink for p in found.drawn))
+    color = COLORS[uplinks.index(point.uplink) % len(COLORS)]
+    return color, MARKERS[downlinks.index(point.downlink) % len(MARKERS)]
+
+
 def _limits(found: Frontier) -> tuple[float, float]:
     points = (*found.drawn, *found.stars)
     low = min(100 * (point.accuracy - point.spread) for point in points)
@@ -61,7 +71,7 @@ def _staircase(ax: Any, found: Frontier, size: float) -> None:
 
 
 def _draw(ax: Any, found: Frontier, point: Point, size: float) -> None:
-    (color, _), (marker, _) = found.look(point)
+    (color, _), (marker, _) = look_of(found, point)
     style = {"color": color, "marker": marker, "ms": 6.2, "mec": "white", "mew": 0.7, "ls": "none"}
     strength = 1.0 if point.on_front else LIGHT
     spread = 100 * point.spread if point.spread else None
@@ -92,14 +102,14 @@ def _star() -> dict[str, Any]:
 
 def _legend(ax: Any, found: Frontier) -> None:
     """Colours say how clients send, markers how the server does."""
-    line = extra("matplotlib.lines").Line2D
+    line = import_extra("matplotlib.lines").Line2D
     handles, names = [], []
     for uplink in dict.fromkeys(p.uplink for p in found.drawn):
-        (color, _), _ = found.look(next(p for p in found.drawn if p.uplink == uplink))
+        (color, _), _ = look_of(found, next(p for p in found.drawn if p.uplink == uplink))
         handles.append(line([], [], marker="s", ms=6, ls="none", color=color))
         names.append(f"up: {uplink}")
     for downlink in dict.fromkeys(p.downlink for p in found.drawn):
-        _, (marker, _) = found.look(next(p for p in found.drawn if p.downlink == downlink))
+        _, (marker, _) = look_of(found, next(p for p in found.drawn if p.downlink == downlink))
         handles.append(line([], [], marker=marker, ms=6, ls="none", color=SOFT))
         names.append(f"down: {downlink}")
     handles.append(line([], [], color="#8a8a8a", lw=1.1))
@@ -120,7 +130,7 @@ def _labels(ax: Any, found: Frontier, size: float) -> None:
     spots = [(p, ax.transData.transform((p.total / size, 100 * p.accuracy))) for p in (*found.drawn, *found.stars)]
     obstacles = [Box(x - 4 * scale, y - 4 * scale, x + 4 * scale, y + 4 * scale) for _, (x, y) in spots]
     soft = [box for p, (x, _) in spots if p.spread for box in _bar(ax, p, x, scale)] + _stairs(ax, found, size, scale)
-    named = [(p, found.look(p)[0][0]) for p in found.front] + [(p, INK) for p in found.stars]
+    named = [(p, look_of(found, p)[0][0]) for p in found.front] + [(p, INK) for p in found.stars]
     labels = [Label(p.label, p.total / size, 100 * p.accuracy, color) for p, color in named]
     place_labels(ax, labels, obstacles, soft)
 

@@ -15,6 +15,8 @@ FAR = 13  # a label at this distance gets a line to its point
 
 @dataclass(frozen=True)
 class Box:
+    """A rectangle, in pixels."""
+
     left: float
     bottom: float
     right: float
@@ -33,6 +35,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
+    """What stands beside a point."""
+
     text: str
     x: float
     y: float

@@ -6,33 +6,34 @@ from pathlib import Path
 import numpy as np
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.groups import Method, log_x, methods, shown_metrics
-from fedcef.report.data.link_time import Network
+from fedcef.report.data.groups import Method, group_runs, log_x, shown_metrics
+from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.records import RunRecord
-from fedcef.report.figures.figure import Reach, drawing, legend, legend_rows, panel
-from fedcef.report.figures.style import look, unit_of
+from fedcef.report.data.units import unit_of
+from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows
+from fedcef.report.figures.style import choose_look
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH = 3.5  # inches: one column
 
 
-def figures(records: Sequence[RunRecord], out: Path, axis: str, network: Network = Network()) -> list[Path]:
+def draw_figures(records: Sequence[RunRecord], out: Path, axis: str, link: ClientLink = ClientLink()) -> list[Path]:
     """Draws every metric against `axis` and returns the files, e.g. accuracy_wire_bytes.pdf."""
-    items = methods(records, network)
+    items = group_runs(records, link)
     if axis == "network_s" and not all(item.participants for item in items):
         raise RunError("Network time needs the number of clients; the settings of some runs do not have num_clients.")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"The figures cannot be written to {out}: {error.strerror}.") from error
-    looks = [look(i) for i in range(len(items))]
+    looks = [choose_look(i) for i in range(len(items))]
     paths = [out / f"{metric}_{axis}.{suffix}" for metric in shown_metrics(items) for suffix in FORMATS]
     for path in paths:
         metric = path.stem.removesuffix(f"_{axis}")
         with drawing(path) as fig:
             fig.set_size_inches(WIDTH, 2.45 + 0.16 * legend_rows(items, WIDTH))
-            panel(fig.subplots(), items, looks, axis, metric, _reach(items, axis, metric))
-            legend(fig, items, looks, WIDTH)
+            draw_panel(fig.subplots(), items, looks, axis, metric, _reach(items, axis, metric))
+            draw_legend(fig, items, looks, WIDTH)
     return paths
 
 

@@ -1,0 +1,30 @@
+"""How metrics, axes and data sets are called in print."""
+
+METRICS = {  # key -> (name, name of the unit, factor)
+    "accuracy": ("Test accuracy", "%", 100.0),
+    "gap": ("Gap to the optimum, F(z) - F*", "", 1.0),
+    "objective": ("Objective", "", 1.0),
+    "f1": ("F1 of the support", "", 1.0),
+    "train_loss": ("Train loss", "", 1.0),
+    "stationarity": ("Stationarity", "", 1.0),
+    "density": ("Density of the model", "%", 100.0),
+}
+AXES = {  # key -> (name on an axis, name on a switch)
+    "wire_bytes": ("Sent on the wire, up and down", "Wire bytes"),
+    "paper_bytes": ("Sent by the paper's count, up and down", "Paper's bytes"),
+    "round": ("Round", "Rounds"),
+    "wall_s": ("Wall time", "Wall time"),
+    "network_s": ("Simulated network time", "Network time"),
+}
+DATASETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
+
+
+def metric_title(metric: str) -> str:
+    """A metric's name with its unit."""
+    name, unit, _ = METRICS[metric]
+    return f"{name} ({unit})" if unit else name
+
+
+def dataset_title(name: str) -> str:
+    """A data set's name in print; the name itself where there is no other."""
+    return DATASETS.get(name, name)

@@ -12,7 +12,7 @@ from fedcef import kernels
 if not kernels.available():
     pytest.skip("needs Triton, and CUDA or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedcef.kernels.conv import Settings, conv, conv_pool_relu
+from fedcef.kernels.conv import Launch, conv, conv_pool_relu
 from fedcef.kernels.order import cast, collect, taps_first
 from fedcef.kernels.pool import patches, pool_relu_backward
 from fedcef.kernels.weights import conv_weight_gradient
@@ -73,11 +73,13 @@ def test_gradients(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert_near(bias, dy.double().sum((1, 2, 3)), dtype)
 
 
-@pytest.mark.parametrize("cfg", [Settings(16, 16, 16, 4, 2, taps=3, waves=1), Settings(32, 16, 32, 4, 2, taps=9, waves=1)])
-def test_blocks_smaller_than_the_sizes(cfg: Settings) -> None:
+@pytest.mark.parametrize(
+    "launch", [Launch(16, 16, 16, 4, 2, taps=3, waves=1), Launch(32, 16, 32, 4, 2, taps=9, waves=1)]
+)
+def test_blocks_smaller_than_the_sizes(launch: Launch) -> None:
     x, dy, w = random(2, 1, 7, 6, 24), random(2, 1, 7, 6, 40), random(2, 9, 24, 40)
-    assert_near(conv(x, w, cfg=cfg), reference(x, w), x.dtype)
-    for mine, expected in zip(conv_weight_gradient(x, dy, cfg=cfg), conv_weight_gradient(x, dy), strict=True):
+    assert_near(conv(x, w, launch=launch), reference(x, w), x.dtype)
+    for mine, expected in zip(conv_weight_gradient(x, dy, launch=launch), conv_weight_gradient(x, dy), strict=True):
         assert mine is not None
         assert expected is not None
         torch.testing.assert_close(mine, expected, rtol=1e-5, atol=1e-4)

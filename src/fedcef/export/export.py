@@ -7,9 +7,9 @@ from pathlib import Path
 
 from torch import nn
 
+from fedcef.core.chain import NotAChainError
 from fedcef.core.errors import RunError
 from fedcef.core.parts import choose
-from fedcef.core.chain import NotAChainError
 from fedcef.export.formats import FORMATS
 from fedcef.export.gain import BATCHES, TOLERANCE, Size, latencies
 from fedcef.export.shrink import count, shrink

@@ -16,8 +16,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 import fedcef
-from fedcef.core.errors import ConfigError
 from fedcef.core.chain import NotAChainError, Step
+from fedcef.core.errors import ConfigError
 from fedcef.export.chain import read_chain
 
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from fedcef.core import rng
 from fedcef.core.errors import RunError
 from fedcef.problems.catalog import seeded_model
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.runs.settings import Settings
 
 INPUTS: dict[str, tuple[tuple[int, ...], int]] = {
     "digits": ((1, 8, 8), 10),

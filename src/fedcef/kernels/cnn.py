@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
+from fedcef.core.chain import NotAChainError, Step, trace_chain
 from fedcef.core.layout import Layout
 from fedcef.kernels.conv import conv, conv_pool_relu
 from fedcef.kernels.order import cast, collect, taps_first
@@ -39,6 +39,7 @@ class Layer:
 
     @property
     def convolves(self) -> bool:
+        """Whether it is a convolution."""
         return len(self.shape) == 4
 
     @property
@@ -107,11 +108,14 @@ class BatchedNetwork:
     @classmethod
     def of(cls, model: nn.Module, layout: Layout, input_shape: tuple[int, ...]) -> BatchedNetwork | None:
         """The network of a module with inputs of shape (C, H, W), or None if it is not such a chain."""
-        modules = _modules(model)
-        kinds = "".join(_kind(module) for _, module in modules)
+        try:
+            steps = trace_chain(model)
+        except NotAChainError:
+            return None
+        kinds = "".join(_kind(step) for step in steps)
         slices = {name: stretch for name, stretch, _ in layout.segments()}
         shapes = dict(zip(layout.names, layout.shapes, strict=True))
-        names = [name for name, module in modules if _kind(module) in "CL"]
+        names = [step.name for step in steps if step.weighted]
         parameters = [f"{name}.{part}" for name in names for part in ("weight", "bias")]
         if not CHAIN.fullmatch(kinds) or sorted(parameters) != sorted(slices) or len(input_shape) != 3:
             return None
@@ -138,11 +142,7 @@ class BatchedNetwork:
         x (N, p) float32; inputs (N, B, C, H, W), of any strides; targets (N, B); dtype: of the products' operands.
         """
         records, logits = self._forward(x, inputs, dtype)
-        with torch.enable_grad():
-            leaf = logits.flatten(0, 1).requires_grad_()
-            total = loss(leaf, targets.flatten(0, 1)) * len(x)  # equal batches: the sum of the clients' means
-            d = torch.autograd.grad(total, leaf)[0].view_as(logits)
-        gradients = list(_backward(records, d, partial=clip_norm is None))
+        gradients = list(_backward(records, loss_gradients(loss, logits, targets), partial=clip_norm is None))
         scale = None
         if clip_norm is not None:
             norm = torch.stack([gradient.squared_norm() for gradient in gradients]).sum(0).sqrt()
@@ -182,6 +182,21 @@ class BatchedNetwork:
                     h = conv(_row(h), w.unsqueeze(1), bias, relu=not layer.last, transposed=True).flatten(1, 3)
             records.append(record)
         return records, h.float()
+
+
+def loss_gradients(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """The gradient of every client's own loss by its outputs (N, B, classes); targets (N, B).
+
+    A loss over all clients' samples at once would do where it is a plain mean.  With weights of classes or ignored
+    targets each client divides by another number.
+    """
+    with torch.enable_grad():
+        leaf = outputs.detach().requires_grad_()
+        try:
+            losses = torch.func.vmap(loss)(leaf, targets)
+        except RuntimeError:  # vmap does not know some operation of it
+            losses = torch.stack([loss(*of_client) for of_client in zip(leaf, targets, strict=True)])
+        return torch.autograd.grad(losses.sum(), leaf)[0]
 
 
 @torch.no_grad()
@@ -232,33 +247,15 @@ def _gram(t: Tensor) -> Tensor:
     return torch.bmm(t.float(), t.float().mT)
 
 
-def _modules(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Names and modules in the order of their calls, if each takes the result of the one before; else empty."""
-    try:
-        nodes = list(fx.symbolic_trace(model).graph.nodes)
-    except Exception:  # whatever stops the tracer: the model is not a plain chain
-        return []
-    modules: list[tuple[str, nn.Module]] = []
-    for before, node in pairwise(nodes):
-        if node.op == "output" and node.args == (before,) and node is nodes[-1]:
-            return modules
-        if node.op == "call_module" and node.args == (before,) and not node.kwargs:
-            modules.append((node.target, model.get_submodule(node.target)))
-        elif node.target in ("flatten", torch.flatten) and node.args == (before, 1) and not node.kwargs:
-            modules.append((node.name, nn.Flatten()))
-        else:
-            return []
-    return []
-
-
-def _kind(module: nn.Module) -> str:
+def _kind(step: Step) -> str:
     """A letter of CHAIN, or "?" for what is not supported."""
+    module = step.module
     match module:
         case nn.Conv2d(kernel_size=(3, 3), stride=(1, 1), padding=(1, 1) | 1, dilation=(1, 1), groups=1):
             return "C" if module.padding_mode == "zeros" else "?"
         case nn.MaxPool2d(kernel_size=2 | (2, 2), stride=2 | (2, 2), padding=0 | (0, 0), dilation=1 | (1, 1)):
             return "P" if not module.ceil_mode and not module.return_indices else "?"
-        case nn.ReLU():
+        case nn.ReLU() if not step.is_call:  # with it, such a model would be computed otherwise than it was before
             return "R"
         case nn.Flatten(start_dim=1, end_dim=-1):
             return "F"

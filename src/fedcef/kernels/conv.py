@@ -22,7 +22,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @dataclass(frozen=True)
-class Settings:
+class Launch:
     """How a kernel is launched.
 
     pixels: of a tile, at most; cin, cout: channels of a block, at most; taps: done by one program; waves: programs
@@ -38,26 +38,26 @@ class Settings:
     waves: int = 2
 
 
-def config(kind: str, cin: int, cout: int, taps: int = 9, dtype: torch.dtype = torch.bfloat16) -> Settings:
+def choose_launch(kind: str, cin: int, cout: int, taps: int = 9, dtype: torch.dtype = torch.bfloat16) -> Launch:
     """The launch of a "conv" or a "weights" (its weight gradient) with these sizes: what was fastest on an H200."""
     if dtype == torch.float32:  # exact products, which tensor cores do not have: only for tests
-        return Settings(pixels=64, cin=16, cout=32, warps=4, stages=2)
+        return Launch(pixels=64, cin=16, cout=32, warps=4, stages=2)
     if kind == "conv":
         if taps == 1 and cin > 64:  # a linear layer: few pixels, and weights that are read once
             wide = cout > cin
-            return Settings(
+            return Launch(
                 pixels=64, cin=64 if wide else 128, cout=128 if wide else 64, warps=4, stages=3 if wide else 5
             )
         if cout > 64:
-            return Settings(pixels=128, cin=64, cout=128, warps=4, stages=3)
-        return Settings(pixels=128, cin=64, cout=64, warps=4, stages=3 if cin > 64 else 2)
+            return Launch(pixels=128, cin=64, cout=128, warps=4, stages=3)
+        return Launch(pixels=128, cin=64, cout=64, warps=4, stages=3 if cin > 64 else 2)
     if taps == 1 and cin <= 64:  # patches: bound by memory
-        return Settings(pixels=64, cin=64, cout=64, warps=4, stages=4, waves=4)
+        return Launch(pixels=64, cin=64, cout=64, warps=4, stages=4, waves=4)
     if taps == 1:
-        return Settings(pixels=64, cin=64, cout=128, warps=4, stages=1)
+        return Launch(pixels=64, cin=64, cout=128, warps=4, stages=1)
     if cout > 64:
-        return Settings(pixels=64, cin=64, cout=128, warps=8, stages=3, taps=3, waves=1)
-    return Settings(pixels=64, cin=64, cout=64, warps=4, stages=3, taps=3)
+        return Launch(pixels=64, cin=64, cout=128, warps=8, stages=3, taps=3, waves=1)
+    return Launch(pixels=64, cin=64, cout=64, warps=4, stages=3, taps=3)
 
 
 def conv(
@@ -67,7 +67,7 @@ def conv(
     relu: bool = False,
     mask: Tensor | None = None,
     transposed: bool = False,
-    cfg: Settings | None = None,
+    launch: Launch | None = None,
 ) -> Tensor:
     """x (N, B, H, W, Cin) with w (N, taps, Cin, Cout): (N, B, H, W, Cout), of x's type, summed in float32.
 
@@ -76,11 +76,11 @@ def conv(
     weights are w, from that of its output, x; so x has w's last number of channels, the result w's second last.
     """
     y = x.new_empty(*x.shape[:4], w.shape[2 if transposed else 3])
-    _launch(x, w, bias, mask, y, None, relu, transposed, cfg)
+    _launch(x, w, bias, mask, y, None, relu, transposed, launch)
     return y
 
 
-def conv_pool_relu(x: Tensor, w: Tensor, bias: Tensor, cfg: Settings | None = None) -> tuple[Tensor, Tensor]:
+def conv_pool_relu(x: Tensor, w: Tensor, bias: Tensor, launch: Launch | None = None) -> tuple[Tensor, Tensor]:
     """The convolution, a 2×2 max-pool, then ReLU: (N, B, H/2, W/2, Cout), and which of the four passed, uint8.
 
     Of equals the first passes, in row-major order; 4: cut by the ReLU.  An odd last row or column is dropped.
@@ -88,7 +88,7 @@ def conv_pool_relu(x: Tensor, w: Tensor, bias: Tensor, cfg: Settings | None = No
     clients, batch, height, width, _ = x.shape
     a = x.new_empty(clients, batch, height // 2, width // 2, w.shape[3])
     which = torch.empty_like(a, dtype=torch.uint8)
-    _launch(x, w, bias, None, a, which, True, False, cfg)
+    _launch(x, w, bias, None, a, which, True, False, launch)
     return a, which
 
 
@@ -101,31 +101,32 @@ def _launch(
     which: Tensor | None,
     relu: bool,
     transposed: bool,
-    cfg: Settings | None,
+    launch: Launch | None,
 ) -> None:
     clients, batch, height, width, cin = x.shape
     taps, cout, pool = w.shape[1], y.shape[-1], which is not None
-    cfg = cfg or config("conv", cin, cout, taps, x.dtype)
-    rows, columns = tile_of(height, width, cfg.pixels, 2 if pool else 1)
-    block_in, block_out = block_of(cin, cfg.cin), block_of(cout, cfg.cout)
+    launch = launch or choose_launch("conv", cin, cout, taps, x.dtype)
+    rows, columns = tile_of(height, width, launch.pixels, 2 if pool else 1)
+    block_in, block_out = block_of(cin, launch.cin), block_of(cout, launch.cout)
     tiles = clients * batch * triton.cdiv(height, rows) * triton.cdiv(width, columns)
     out_tile = (rows // 2, columns // 2, block_out) if pool else (rows, columns, block_out)
-    _conv[(tiles * triton.cdiv(cout, block_out),)](
-        images(x, rows, columns, block_in),
-        TensorDescriptor.from_tensor(
-            w.flatten(0, 1), [1, block_out, block_in] if transposed else [1, block_in, block_out]
-        ),
-        y if bias is None else bias,
-        images(y if mask is None else mask, *out_tile),
-        images(y, *out_tile),
-        images(y if which is None else which, *out_tile),
-        batch,
-        0 if bias is None else bias.stride(0),
-        *(height, width, cin, cout, taps, rows, columns, block_in, block_out),
-        *(bias is not None, relu, pool, mask is not None, transposed),
-        num_warps=cfg.warps,
-        num_stages=cfg.stages,
-    )
+    with torch.cuda.device_of(x):
+        _conv[(tiles * triton.cdiv(cout, block_out),)](
+            images(x, rows, columns, block_in),
+            TensorDescriptor.from_tensor(
+                w.flatten(0, 1), [1, block_out, block_in] if transposed else [1, block_in, block_out]
+            ),
+            y if bias is None else bias,
+            images(y if mask is None else mask, *out_tile),
+            images(y, *out_tile),
+            images(y if which is None else which, *out_tile),
+            batch,
+            0 if bias is None else bias.stride(0),
+            *(height, width, cin, cout, taps, rows, columns, block_in, block_out),
+            *(bias is not None, relu, pool, mask is not None, transposed),
+            num_warps=launch.warps,
+            num_stages=launch.stages,
+        )
 
 
 @triton.jit

@@ -23,7 +23,8 @@ def taps_first(weight: Tensor, dtype: torch.dtype, rows: int) -> Tensor:
     make = torch.empty if rows == 9 * inputs else torch.zeros
     w = make(clients, rows, outputs, dtype=dtype, device=weight.device)
     grid = (triton.cdiv(9 * inputs, BLOCK_ROW), triton.cdiv(outputs, BLOCK_OUT), clients)
-    _taps_first[grid](weight, w, weight.stride(0), rows, inputs, outputs, BLOCK_ROW, BLOCK_OUT)
+    with torch.cuda.device_of(weight):
+        _taps_first[grid](weight, w, weight.stride(0), rows, inputs, outputs, BLOCK_ROW, BLOCK_OUT)
     return w
 
 
@@ -46,10 +47,11 @@ def collect(parts: Tensor, out: Tensor, scale: Tensor | None) -> None:
     splits, clients, rows, outputs = parts.shape
     inputs = out.shape[2]
     grid = (triton.cdiv(9 * inputs, BLOCK_ROW), triton.cdiv(outputs, BLOCK_OUT), clients)
-    _collect[grid](
-        *(parts, out, out if scale is None else scale, out.stride(0)),
-        *(splits, rows, inputs, outputs, BLOCK_ROW, BLOCK_OUT, scale is not None),
-    )
+    with torch.cuda.device_of(out):
+        _collect[grid](
+            *(parts, out, out if scale is None else scale, out.stride(0)),
+            *(splits, rows, inputs, outputs, BLOCK_ROW, BLOCK_OUT, scale is not None),
+        )
 
 
 @triton.jit
@@ -79,7 +81,8 @@ def cast(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """
     w = torch.empty(weight.shape, dtype=dtype, device=weight.device)
     size = w[0].numel()
-    _cast[(triton.cdiv(size, BLOCK), len(w))](weight, w, weight.stride(0), size, BLOCK)
+    with torch.cuda.device_of(weight):
+        _cast[(triton.cdiv(size, BLOCK), len(w))](weight, w, weight.stride(0), size, BLOCK)
     return w
 
 

@@ -22,7 +22,8 @@ def pool_relu_backward(da: Tensor, which: Tensor, height: int, width: int) -> Te
     dy = da.new_empty(clients, batch, height, width, channels)
     size = dy[0].numel()
     grid = (triton.cdiv(size, BLOCK), clients)
-    _pool_backward[grid](da, which, dy, size, batch, height, width, channels, BLOCK)
+    with torch.cuda.device_of(da):
+        _pool_backward[grid](da, which, dy, size, batch, height, width, channels, BLOCK)
     return dy
 
 
@@ -50,9 +51,10 @@ def patches(inputs: Tensor, dtype: torch.dtype) -> Tensor:
     columns = triton.cdiv(9 * channels, 16) * 16
     out = inputs.new_empty(clients, batch, height, width, columns, dtype=dtype)
     size = out[0].numel()
-    _patches[(triton.cdiv(size, BLOCK), clients)](
-        *(inputs, out, size, *inputs.stride(), channels, height, width, columns, BLOCK)
-    )
+    with torch.cuda.device_of(inputs):
+        _patches[(triton.cdiv(size, BLOCK), clients)](
+            *(inputs, out, size, *inputs.stride(), channels, height, width, columns, BLOCK)
+        )
     return out
 
 

@@ -24,11 +24,12 @@ def corrected_step(
     x = torch.empty_like(x_hat)
     rate, by = _argument(x, local_lr), _argument(x, threshold)
     period = correction.numel()
-    _corrected_step[(triton.cdiv(x.numel(), BLOCK),)](
-        *(x_hat, g_sum, g, correction, x, rate, by, x.numel(), period, period < x.numel()),
-        *(isinstance(rate, Tensor), isinstance(by, Tensor), BLOCK),
-        num_warps=8,
-    )
+    with torch.cuda.device_of(x):
+        _corrected_step[(triton.cdiv(x.numel(), BLOCK),)](
+            *(x_hat, g_sum, g, correction, x, rate, by, x.numel(), period, period < x.numel()),
+            *(isinstance(rate, Tensor), isinstance(by, Tensor), BLOCK),
+            num_warps=8,
+        )
     return x
 
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fedcef.kernels.conv import Settings, block_of, config, images, position, shift, tile_of
+from fedcef.kernels.conv import Launch, block_of, choose_launch, images, position, shift, tile_of
 
 MULTIPROCESSORS = 132  # of an H200; a constant, because splits decide the order of summation and so the last bits
 
@@ -23,7 +23,7 @@ def conv_weight_gradient(
     out: Tensor | None = None,
     scale: Tensor | None = None,
     partial: bool = False,
-    cfg: Settings | None = None,
+    launch: Launch | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """From a convolution's input x (N, B, H, W, Cin) and the gradient dy (N, B, H, W, Cout) of its output: the
     gradients (N, taps, Cin, Cout) of its weights and, with `bias`, (N, Cout) of its bias, float32.
@@ -35,29 +35,30 @@ def conv_weight_gradient(
     """
     clients, batch, height, width, cin = x.shape
     cout = dy.shape[-1]
-    cfg = cfg or config("weights", cin, cout, taps, x.dtype)
-    rows, columns = tile_of(height, width, cfg.pixels)
-    block_in, block_out = block_of(cin, cfg.cin), block_of(cout, cfg.cout)
-    group = min(cfg.taps, taps)
+    launch = launch or choose_launch("weights", cin, cout, taps, x.dtype)
+    rows, columns = tile_of(height, width, launch.pixels)
+    block_in, block_out = block_of(cin, launch.cin), block_of(cout, launch.cout)
+    group = min(launch.taps, taps)
     programs = taps // group * triton.cdiv(cin, block_in) * triton.cdiv(cout, block_out)
     tiles = batch * triton.cdiv(height, rows) * triton.cdiv(width, columns)
-    splits = 1 if out is not None else max(1, cfg.waves * MULTIPROCESSORS // (programs * clients))
+    splits = 1 if out is not None else max(1, launch.waves * MULTIPROCESSORS // (programs * clients))
     count = triton.cdiv(tiles, splits)  # tiles of a split
     splits = triton.cdiv(tiles, count)
     dw = x.new_empty(splits, clients, taps, cin, cout, dtype=torch.float32) if out is None else out.unsqueeze(0)
     db = x.new_empty(splits, clients, cout, dtype=torch.float32)
-    _weights[(programs, splits, clients)](
-        images(x, rows, columns, block_in),
-        images(dy, rows, columns, block_out),
-        dw,
-        db,
-        db if scale is None else scale,
-        batch,
-        *(dw.stride(0), dw.stride(1), count, height, width, cin, cout, taps, group),
-        *(rows, columns, block_in, block_out, bias, scale is not None),
-        num_warps=cfg.warps,
-        num_stages=cfg.stages,
-    )
+    with torch.cuda.device_of(x):
+        _weights[(programs, splits, clients)](
+            images(x, rows, columns, block_in),
+            images(dy, rows, columns, block_out),
+            dw,
+            db,
+            db if scale is None else scale,
+            batch,
+            *(dw.stride(0), dw.stride(1), count, height, width, cin, cout, taps, group),
+            *(rows, columns, block_in, block_out, bias, scale is not None),
+            num_warps=launch.warps,
+            num_stages=launch.stages,
+        )
     if not partial:
         dw = dw[0] if splits == 1 else dw.sum(0)
     return dw, db.sum(0) if bias else None

@@ -9,15 +9,19 @@ from torch.nn import functional as F
 
 from fedcef import kernels
 from fedcef.core.layout import Layout
-from fedcef.core.rng import round_key
-from fedcef.oracles.oracle import Batches, ClientLoop, clip
+from fedcef.core.round import Rounds
+from fedcef.core.training import Training
+from fedcef.oracles.gradient_oracle import clip
+from fedcef.oracles.loop import ClientLoop
 from fedcef.problems.models import MLP, Cifar10CNN, MnistCNN, PaperCNN
 from fedcef.problems.problem import Problem
 
 if not kernels.available():
     pytest.skip("needs Triton, and CUDA or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedcef.kernels.cnn import BatchedNetwork
+from fedcef.kernels.cnn import BatchedNetwork, loss_gradients
+from fedcef.kernels.order import _cast as cast_kernel
+from fedcef.kernels.update import corrected_step
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CLIENTS, BATCH = 3, 2
@@ -32,6 +36,12 @@ def models() -> list[tuple[nn.Module, tuple[int, int, int]]]:
     ]
 
 
+def by_loop(problem: Problem, x: Tensor) -> Tensor:
+    """The clients' gradients on all their samples, one after the other."""
+    round_ = Rounds(Training(), problem.num_clients).at(0)
+    return ClientLoop(problem, Training(batch_size=0), workers=1).gradients(x, round_.clients, None, round_, 0)
+
+
 def near(g: Tensor, expected: Tensor) -> float:
     return float(torch.linalg.vector_norm(g.double() - expected) / torch.linalg.vector_norm(expected))
 
@@ -43,10 +53,8 @@ def test_gradients_are_those_of_the_loop_over_clients(case: int, clip_norm: floa
     inputs = torch.randn(CLIENTS, BATCH, *shape)
     targets = torch.randint(0, 5, (CLIENTS, BATCH))
     problem = Problem.build(model, F.cross_entropy, list(zip(inputs, targets, strict=True)))
-    clients = torch.arange(CLIENTS)
     x = problem.z0 + 0.1 * torch.randn(CLIENTS, problem.layout.size)
-    loop = ClientLoop(problem, Batches(0), None, workers=1)
-    expected = loop.gradients(x, clients, None, round_key(0, 0, clients), 0)
+    expected = by_loop(problem, x)
     if clip_norm is not None:
         expected = clip(expected, clip_norm)
     network = BatchedNetwork.of(model, problem.layout, shape)
@@ -67,18 +75,81 @@ def test_bfloat16_is_as_near_as_autocast_comes() -> None:
     torch.manual_seed(0)
     data = [(torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,))) for _ in range(CLIENTS)]
     problem = Problem.build(Cifar10CNN((3, 32, 32), 10), F.cross_entropy, data).to("cuda")
-    clients = torch.arange(CLIENTS, device="cuda")
-    x, key = problem.z0.repeat(CLIENTS, 1), round_key(0, 0, clients)
-    batch = Batches(64).of_round(problem, clients, key, 1)(0)
-    exact, autocast = (
-        ClientLoop(problem, Batches(64), None, precision).gradients(x, clients, batch, key, 0).double()  # type: ignore[arg-type]
-        for precision in ("float32", "bfloat16")
-    )
+    x, round_ = problem.z0.repeat(CLIENTS, 1), Rounds(Training(), CLIENTS, "cuda").at(0)
+    loops = [ClientLoop(problem, Training(batch_size=64, precision=p)) for p in ("float32", "bfloat16")]  # type: ignore[arg-type]
+    batch = loops[0].batches(round_, round_.clients, 1)(0)
+    exact, autocast = (loop.gradients(x, round_.clients, batch, round_, 0).double() for loop in loops)
     network = BatchedNetwork.of(problem.model, problem.layout, (3, 32, 32))
     assert network is not None
     assert batch is not None
     ours = network.gradients(x, batch.inputs, batch.targets, F.cross_entropy, torch.bfloat16)
     assert near(ours, exact) < 1.3 * near(autocast, exact)
+
+
+def _as_vmap_cannot(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.mse_loss(outputs, F.one_hot(targets, 4).float())
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        F.cross_entropy,
+        nn.CrossEntropyLoss(weight=torch.tensor([5.0, 1.0, 0.5, 0.1])),
+        nn.CrossEntropyLoss(ignore_index=2),
+        _as_vmap_cannot,
+    ],
+)
+def test_every_client_has_the_gradient_of_its_own_loss(loss: nn.Module) -> None:
+    """With classes that weigh differently, or targets that do not count, a mean over all samples is another loss."""
+    outputs, targets = torch.randn(3, 5, 4), torch.tensor([[0, 0, 0, 0, 2], [3, 3, 3, 1, 1], [2, 2, 2, 2, 1]])
+    expected = []
+    for own, wanted in zip(outputs, targets, strict=True):
+        leaf = own.clone().requires_grad_()
+        expected.append(torch.autograd.grad(loss(leaf, wanted), leaf)[0])
+    torch.testing.assert_close(loss_gradients(loss, outputs, targets), torch.stack(expected))
+
+
+def test_a_network_with_weighted_classes_has_the_gradients_of_the_loop() -> None:
+    model, shape = models()[2]
+    loss = nn.CrossEntropyLoss(weight=torch.linspace(0.1, 3, 7), ignore_index=1)
+    inputs, targets = torch.randn(2, 3, *shape), torch.tensor([[0, 0, 1], [6, 5, 4]])
+    problem = Problem.build(model, loss, list(zip(inputs, targets, strict=True)))
+    x = problem.z0.repeat(2, 1)
+    expected = by_loop(problem, x)
+    network = BatchedNetwork.of(model, problem.layout, shape)
+    assert network is not None
+    x, inputs, targets = (t.to(DEVICE) for t in (x, inputs, targets))
+    g = network.gradients(x, inputs, targets, loss.to(DEVICE), torch.float32)
+    assert near(g, expected.to(DEVICE).double()) < 1e-5
+
+
+def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the current one, which is another where a run computes on cuda:1."""
+    guarded, inside = torch.cuda.device_of, []
+
+    class Guard(guarded):  # type: ignore[misc, valid-type]
+        def __enter__(self) -> None:
+            inside.append(True)
+            super().__enter__()
+
+        def __exit__(self, *error: object) -> None:
+            super().__exit__(*error)
+            inside.pop()
+
+    launches = []
+    kind = type(cast_kernel)
+    launch = kind.__getitem__
+    monkeypatch.setattr(kind, "__getitem__", lambda self, grid: launches.append(bool(inside)) or launch(self, grid))
+    monkeypatch.setattr(torch.cuda, "device_of", Guard)
+    model, shape = models()[1]
+    network = BatchedNetwork.of(model, layout(model), shape)
+    assert network is not None
+    x = torch.randn(2, network.size, device=DEVICE)
+    inputs, targets = torch.randn(2, 2, *shape, device=DEVICE), torch.zeros(2, 2, dtype=torch.int64, device=DEVICE)
+    network.gradients(x, inputs, targets, F.cross_entropy, torch.float32)
+    corrected_step(x, x.clone(), x.clone(), x[0].clone(), 0.1, 0.0)
+    assert len(launches) > 10
+    assert all(launches)
 
 
 def layout(model: nn.Module) -> Layout:

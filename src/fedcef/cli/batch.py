@@ -9,9 +9,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedcef.cli.terminal import progress, say, show_frontier, show_paper, show_report, tell
+from fedcef.cli.progress import progress
+from fedcef.cli.terminal import say, show_frontier, show_paper, show_report, tell
 from fedcef.core.errors import RunError
-from fedcef.runs.loop import next_folder
+from fedcef.runs.run import next_folder
 from fedcef.runs.settings import Reference
 from fedcef.runs.sweep import Outcome, Planned, one_by_one, status, write_summary
 from fedcef.runs.workers import side_by_side

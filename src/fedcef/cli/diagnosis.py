@@ -26,11 +26,16 @@ LITTLE_DISK = 1 << 30  # bytes; a long run's snapshots of many clients take more
 
 @dataclass(frozen=True)
 class Finding:
+    """One thing that was looked at."""
+
     group: str
+    """The heading it stands under."""
     name: str
     status: Status
     found: str
+    """What is there."""
     remedy: str = ""
+    """What to do about it, if it is not ok."""
 
 
 def examine() -> list[Finding]:
@@ -54,6 +59,7 @@ def examine() -> list[Finding]:
 
 
 def versions() -> Iterator[Finding]:
+    """Python, and the packages that everyone needs."""
     enough = sys.version_info[:2] >= OLDEST
     yield Finding("Versions", "python", "ok" if enough else "broken", platform.python_version(),
                   "" if enough else f"install Python {'.'.join(map(str, OLDEST))} or newer")  # fmt: skip
@@ -64,6 +70,7 @@ def versions() -> Iterator[Finding]:
 
 
 def device() -> Iterator[Finding]:
+    """The CPU and the GPUs that torch sees."""
     import torch
 
     from fedcef.core.threads import cores
@@ -82,19 +89,20 @@ def device() -> Iterator[Finding]:
 def trial_run() -> Iterator[Finding]:
     """Two rounds of FedCEF on synthetic data, written to disk and read back."""
     from fedcef.runs.folder import RunFolder
-    from fedcef.runs.loop import run
+    from fedcef.runs.run import run
     from fedcef.runs.settings import Settings
 
-    config = Settings(
+    settings = Settings(
         rounds=2, num_clients=2, local_lr=0.01, data={"name": "lasso", "dim": 8, "samples": 4, "support": 2},
         compressor={"name": "topk", "ratio": 0.5},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        summary = run(config, RunFolder(Path(folder) / "run"))
+        summary = run(settings, RunFolder(Path(folder) / "run"))
     yield Finding("A run", "two rounds", "ok", f"finished, objective {summary['objective']:.3g}")
 
 
 def data_sets() -> Iterator[Finding]:
+    """Which data sets are in the cache folder, whole."""
     from fedcef.problems.data.datasets import DATASETS, cache_folder
 
     place = cache_folder()
@@ -118,6 +126,7 @@ def data_sets() -> Iterator[Finding]:
 
 
 def disk() -> Iterator[Finding]:
+    """Room and rights where runs and data go."""
     from fedcef.problems.data.datasets import cache_folder
 
     for name, path in (("this folder", Path.cwd()), ("data cache", cache_folder())):

@@ -15,13 +15,17 @@ MARKS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "broken": ("✗",
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
     app.command()(doctor)
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Look over this installation: versions, device, data, disk, optional packages; leaves with 1 if it cannot run."""
+    """Look over this installation, and say what to repair.
+
+    Looks at versions, device, data, disk and optional packages; leaves with 1 if there is something to repair.
+    """
     from fedcef.cli.diagnosis import examine
 
     findings = examine()

@@ -13,6 +13,7 @@ from fedcef.cli.terminal import console, say, tell
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
     app.command()(export)
 
 
@@ -26,7 +27,10 @@ def export(
         bool, typer.Option("--shrink/--no-shrink", help="Whether zero filters and neurons are taken out.")
     ] = True,
 ) -> None:
-    """Write the trained model as a file for elsewhere, without its zero filters and neurons."""
+    """Write the trained model as a file for elsewhere.
+
+    Its zero filters and neurons are taken out.
+    """
     from fedcef.export import export as write
     from fedcef.export.gain import BATCHES
 

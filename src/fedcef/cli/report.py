@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fedcef.cli.shared_options import RunFolders
 from fedcef.cli.terminal import say, show_table, tell
 from fedcef.core.errors import ConfigError
 
@@ -16,11 +17,12 @@ AXES = {"wire": "wire_bytes", "paper": "paper_bytes", "rounds": "round", "wall":
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
     app.command()(report)
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders.")],
+    runs: RunFolders,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     figures: Annotated[
         Path | None, typer.Option("--figures", help="A folder for the curves as PNG, PDF and SVG, one column wide.")
@@ -33,11 +35,12 @@ def report(
     latency: Annotated[float, typer.Option("--latency", help="Milliseconds a round waits for the network.")] = 50.0,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Write one page that compares runs; it needs no network and no other file."""
-    from fedcef.report import find_runs, load_runs
-    from fedcef.report.data.link_time import Network
-    from fedcef.report.figures.figures import figures as draw
-    from fedcef.report.page.page import page
+    """Write one page that compares runs.
+
+    The page needs no network and no other file.
+    """
+    from fedcef.report import draw_figures, find_runs, load_runs, write_page
+    from fedcef.report.data.link_time import ClientLink
 
     if against not in AXES:
         raise ConfigError(f"--against is {against!r}; it must be one of {', '.join(AXES)}.")
@@ -48,13 +51,13 @@ def report(
         if not inside:
             raise ConfigError(f"{path} holds no runs; give folders that `fedcef run` or `fedcef compare` wrote.")
     folders = [folder for inside in found.values() for folder in inside]
-    network = Network(uplink, downlink, latency)
+    link = ClientLink(uplink, downlink, latency)
     records = load_runs(folders)
     show_table(folders)
-    page(records, out, network=network)
+    write_page(records, out, link=link)
     tell(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
     if figures is not None:
-        for path in draw(records, figures, AXES[against], network):
+        for path in draw_figures(records, figures, AXES[against], link):
             tell(f"Wrote {path}")
     if open_ and not webbrowser.open(out.resolve().as_uri()):
         say(f"There is no browser to show it here; open {out.resolve()} where there is one.", "yellow")

@@ -8,6 +8,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from fedcef.cli.shared_options import Changes
 from fedcef.cli.terminal import console, tell
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
     app.command()(theory)
 
 
@@ -22,14 +24,15 @@ def theory(
     target: Annotated[
         str, typer.Argument(metavar="RUN_OR_EXPERIMENT", help="A run folder, a shipped experiment, or a .toml file.")
     ],
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the experiment.")
-    ] = None,
+    set_: Changes = None,
     samples: Annotated[
         int, typer.Option("--samples", min=0, help="How many samples of every client to estimate L on; 0 = all.")
     ] = 256,
 ) -> None:
-    """Hold the convergence theorem of FedCEF's paper against a run: its conditions, its bound, what was measured."""
+    """Hold the convergence theorem of FedCEF's paper against a run.
+
+    Shows its conditions, step sizes that meet them, its bound and what was measured.
+    """
     from fedcef.theory import check
 
     found = check(target, set_ or [], samples)

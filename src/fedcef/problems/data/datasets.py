@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from platformdirs import user_cache_path
 from torch import Tensor
 
 from fedcef.core import rng
@@ -98,13 +98,7 @@ def cache_folder() -> Path:
     """Where data sets are kept: $FEDCEF_DATA, or `fedcef` in the platform's folder for caches."""
     if chosen := os.environ.get("FEDCEF_DATA"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "fedcef"
+    return user_cache_path("fedcef", appauthor=False)
 
 
 def _read_verified(name: str, folder: Path, file: DataFile) -> bytes:

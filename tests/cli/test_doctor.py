@@ -1,29 +1,9 @@
 """`fedcef doctor`: what is here, what is missing, and the command that fixes it."""
 
 import json
-import sys
 from types import SimpleNamespace
 
-import pytest
-
-from fedcef.cli import completion
 from fedcef.cli import diagnosis as doctor
-from fedcef.cli import main as cli
-from fedcef.runs.settings import Settings, experiments
-
-
-@pytest.fixture
-def fedcef(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDCEF_DATA", str(tmp_path / "cache"))
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedcef", *arguments])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        return SimpleNamespace(code=leaving.value.code or 0, out=capsys.readouterr().out)
-
-    return call
 
 
 def found(result):
@@ -79,31 +59,3 @@ def test_what_is_broken_is_told_and_leaves_with_1(fedcef, monkeypatch):
     assert "RuntimeError: this torch cannot add" in result.out
     assert "make room" in result.out
     assert "to repair" in result.out
-
-
-def test_experiments_are_completed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.toml").touch()
-    assert completion.experiment("") == [*sorted(experiments()), "mine.toml"]
-    assert completion.experiment("mn") == ["mnist", "mnist_stability"]
-    assert completion.experiment("mi") == ["mine.toml"]
-    assert completion.experiment(f"{tmp_path}/") == [f"{tmp_path.as_posix()}/mine.toml"]
-
-
-def test_settings_are_completed():
-    keys = completion.setting("")
-    assert {key.rstrip("=").removesuffix(".name") for key in keys} == set(Settings.model_fields)
-    assert completion.setting("alg") == ["algorithm.name="]
-    assert completion.setting("local_l") == ["local_lr="]
-
-
-def test_the_shell_gets_completions(capsys, monkeypatch):
-    for name, value in (
-        ("_FEDCEF_COMPLETE", "complete_bash"),
-        ("COMP_WORDS", "fedcef run fronti"),
-        ("COMP_CWORD", "2"),
-    ):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(SystemExit):
-        cli.app(prog_name="fedcef")
-    assert capsys.readouterr().out.split() == ["frontier_cifar10", "frontier_digits", "frontier_mnist"]

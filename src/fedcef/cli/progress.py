@@ -1,0 +1,84 @@
+"""What a command shows of a run while it goes on, on standard error: tables on standard output stay by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedcef.cli.terminal import errors, say
+from fedcef.core.amounts import format_bytes
+
+if TYPE_CHECKING:
+    from fedcef.runs.loop import Watcher
+    from fedcef.runs.reader import Record
+    from fedcef.runs.settings import Settings
+
+QUIET_S = 5.0
+"""How long a run whose output goes to a file says nothing between its first round and its last."""
+
+
+@contextmanager
+def progress(settings: Settings) -> Iterator[Watcher]:
+    """A bar with round, accuracy, bytes and time left on a terminal; lines with the same elsewhere."""
+    shown = _bar(settings) if errors.is_terminal else _lines(settings)
+    with shown as show:
+
+        def watch(record: Record) -> None:
+            if "note" in record:
+                say(record["note"], "yellow")
+            else:
+                show(record)
+
+        yield watch
+
+
+@contextmanager
+def _bar(settings: Settings) -> Iterator[Watcher]:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[measure]}"),
+        TextColumn("{task.fields[sent]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors) as bar:
+        task = bar.add_task(settings.label or settings.name, total=settings.rounds, measure="", sent="")
+
+        def show(record: Record) -> None:
+            if measure := _measure(record):
+                bar.update(task, measure=measure)
+            bar.update(task, completed=record["round"], sent=_sent(record))
+
+        yield show
+
+
+@contextmanager
+def _lines(settings: Settings) -> Iterator[Watcher]:
+    name, rounds, told = settings.label or settings.name, settings.rounds, 0.0
+
+    def show(record: Record) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if record["round"] not in (0, rounds) and now - told < QUIET_S:
+            return
+        told = now
+        parts = [f"round {record['round']}/{rounds}", _measure(record), _sent(record), f"{record['wall_s']:.1f} s"]
+        say(f"{name}: {', '.join(part for part in parts if part)}")
+
+    yield show
+
+
+def _measure(record: Record) -> str:
+    """What the model has reached, if the round was evaluated."""
+    if "accuracy" in record:
+        return f"accuracy {100 * record['accuracy']:.1f}%"
+    return f"objective {record['objective']:.4g}" if "objective" in record else ""
+
+
+def _sent(record: Record) -> str:
+    return format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])

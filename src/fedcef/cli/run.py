@@ -1,0 +1,65 @@
+"""fedcef run: one run, from the start or from where it stopped."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcef.cli import completion
+from fedcef.cli.progress import progress
+from fedcef.cli.shared_options import Changes, Out, Track
+from fedcef.cli.terminal import say, show_table, tell
+from fedcef.core.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command()(run)
+
+
+def run(
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="A shipped experiment's name, or a .toml file.", autocompletion=completion.experiment),
+    ] = None,
+    set_: Changes = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="BYTES", help="All bytes of the run, e.g. 300MB: --set budget=…")
+    ] = None,
+    out: Out = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
+    track: Track = None,
+) -> None:
+    """Train once and write a run folder."""
+    if (experiment is None) == (resume is None):
+        raise ConfigError("Give an experiment to run, or --resume with the folder of a run to go on with.")
+    from fedcef.runs.experiments import load_settings
+    from fedcef.runs.folder import RunFolder
+    from fedcef.runs.run import next_folder
+    from fedcef.runs.run import run as run_to_the_end
+    from fedcef.runs.settings import IN_PYTHON
+    from fedcef.trackers import open_trackers, tracked
+
+    trackers = open_trackers(track or [])
+    changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
+    if resume is not None:
+        if changes or out:
+            raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out away.")
+        folder = RunFolder.open(resume)
+        settings = load_settings(str(folder.config))
+        if settings.data["name"] == IN_PYTHON:
+            raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
+    else:
+        settings = load_settings(str(experiment), changes)
+        folder = RunFolder.new(out or next_folder(Path("runs"), settings.name))
+    try:
+        with progress(settings) as bar, tracked(trackers, folder.path, bar, complain=say) as watch:
+            run_to_the_end(settings, folder, resume=resume is not None, watch=watch)
+    except KeyboardInterrupt:
+        say(f"Interrupted.  Go on with: fedcef run --resume {folder.path}")
+        sys.exit(130)
+    show_table([folder.path])
+    tell(f"Run folder: {folder.path}")

@@ -29,7 +29,7 @@ set = { local_lr = 0.02 }
 FROM_PYTHON = """
 import sys
 import fedcef
-from fedcef.runs.settings import load_settings
+from fedcef.runs.experiments import load_settings
 
 problem = load_settings("slow.toml").build_problem()
 method = fedcef.FedCEF(local_lr=0.01, local_steps=30)

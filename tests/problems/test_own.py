@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from fedcef.cli.main import app
 from fedcef.core.errors import ConfigError
-from fedcef.deployment.client_problem import shard_of
+from fedcef.deployment.client_problem import problem_of_client
 from fedcef.deployment.measures import measures_of
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.settings import Settings
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text("utf-8")
 MODULE = next(b for b in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if "def build_problem" in b)
@@ -49,7 +50,7 @@ def test_the_guide_s_problem_runs(guide, here):
 def test_a_client_gets_its_own_samples_only(guide):
     whole = guide.build_problem()
     for client in range(5):
-        shard, expected = shard_of(guide, client), whole.client_samples(client)
+        shard, expected = problem_of_client(guide, client), whole.client_samples(client)
         assert shard.num_clients == 1
         assert torch.equal(shard.train.inputs, expected.inputs)
         assert torch.equal(shard.z0, whole.z0)
@@ -77,9 +78,9 @@ def test_a_problem_without_clients_cannot_be_simulated(guide, here):
         ("nothing:f", {}, "there is no module nothing; start where it lies"),
         ("nothing.at.all:f", {}, "there is no module nothing.at.all"),
         ("needy:f", {}, "needy needs not_there, which is missing"),
-        ("mine:g", {}, "mine has no function g"),
+        ("mine:g", {}, "mine has no function or class g"),
         ("mine:", {}, "mine has no function"),
-        (":f", {}, "it must be like package.module:function"),
+        (":f", {}, "it must be like package.module:name"),
         ("mine:f", {}, "mine:f returned int; it must return a fedcef.Problem"),
         ("mine:f", {"size": 3}, "mine:f cannot be called with num_clients, seed, clients, size: .*'size'"),
     ],

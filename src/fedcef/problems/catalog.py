@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import torch
@@ -11,15 +12,16 @@ from pydantic import Field
 from torch import nn
 
 from fedcef.core.errors import ConfigError
-from fedcef.core.parts import choose, unknown_key
+from fedcef.core.parts import choose, is_path, unknown_key
 from fedcef.core.ranges import Count
 from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.data.datasets import DATASETS, load
-from fedcef.problems.data.partitions import partition
+from fedcef.problems.data.partitions import PARTITIONS, partition
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.models import MODELS
+from fedcef.problems.own import call
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import Zero
 
@@ -28,7 +30,8 @@ class ProblemSource(ABC):
     """Options of a data section; builds the problem without its regulariser."""
 
     @abstractmethod
-    def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem: ...
+    def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
+        """The problem with so many clients; `model` is the section of that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +39,20 @@ class Classification(ProblemSource):
     """Samples dealt to the clients, a model by name, cross-entropy."""
 
     name: str
-    partition: Literal["iid", "dirichlet", "shards"] = "dirichlet"
+    partition: str = "dirichlet"
+    """How samples are dealt to the clients: a name in `PARTITIONS`, or the import path of a function."""
     alpha: Annotated[float, Field(gt=0)] = 0.5
     min_size: Count = 10
     classes_per_client: Count = 2
+    partition_options: dict[str, Any] = field(default_factory=dict)
+    """Options of a partition of the user's own."""
     augment: Literal["none", "crop_flip"] = "none"
     """What is done to the images of minibatches: padded by 4, cropped and mirrored at random."""
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
+        """The problem with these clients; the deal and the model's start depend on the seed."""
         data = load(self.name)
-        options: dict[str, dict[str, Any]] = {
-            "iid": {},
-            "dirichlet": {"alpha": self.alpha, "min_size": self.min_size},
-            "shards": {"classes_per_client": self.classes_per_client},
-        }
-        parts = partition(self.partition, data.train_targets, num_clients, seed, **options[self.partition])
+        parts = partition(self.partition, data.train_targets, num_clients, seed, **self._options())
         return Problem.build(
             seeded_model(model, tuple(data.train_inputs.shape[1:]), data.num_classes, seed),
             nn.functional.cross_entropy,
@@ -58,6 +60,15 @@ class Classification(ProblemSource):
             test=Samples(data.test_inputs, data.test_targets),
             augment=AUGMENTATIONS[self.augment],
         )
+
+    def _options(self) -> dict[str, Any]:
+        """Those of the partition that is chosen."""
+        if is_path(self.partition):
+            return self.partition_options
+        if self.partition_options:
+            raise ConfigError("data.partition_options are for a partition of your own; leave them out.")
+        allowed = inspect.signature(PARTITIONS[choose("data.partition", self.partition, PARTITIONS)]).parameters
+        return {name: getattr(self, name) for name in ("alpha", "min_size", "classes_per_client") if name in allowed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +82,7 @@ class Lasso(ProblemSource):
     noise: Annotated[float, Field(ge=0)] = 1.0
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
+        """The problem, made from the seed; it has a model of its own."""
         if model:
             raise ConfigError("The lasso problem has its own linear model; leave the [model] section out.")
         if self.support > self.dim:
@@ -98,6 +110,7 @@ class LowRank(ProblemSource):
     noise: Annotated[float, Field(ge=0)] = 1.0
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
+        """The problem, made from the seed; it has a model of its own."""
         if model:
             raise ConfigError("The matrix problem has its own linear model; leave the [model] section out.")
         if self.rank > self.size:
@@ -115,13 +128,24 @@ class LowRank(ProblemSource):
 
 
 def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_classes: int, seed: int) -> nn.Module:
-    """A model by name, its start drawn by torch's usual rules from a generator seeded for this run."""
-    name = choose("model.name", section.get("name", "softmax"), MODELS)
-    for key in section.keys() - {"name"}:
-        raise ConfigError(unknown_key(f"model.{key}", ["model.name"]))
+    """A model by name or import path, its start drawn by torch's usual rules from a generator seeded for this run.
+
+    A function or class of the user's own is called with the shape of an input, the number of classes and the other
+    keys of the section.
+    """
+    name = section.get("name", "softmax")
+    options = {key: value for key, value in section.items() if key != "name"}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(data_key(seed, Purpose.PARAMETERS)))
-        return MODELS[name](input_shape, num_classes)
+        if is_path(name):
+            model = call("model.name", name, input_shape, num_classes, **options)
+        elif options:
+            raise ConfigError(unknown_key(f"model.{min(options)}", ["model.name"]))
+        else:
+            model = MODELS[choose("model.name", name, MODELS)](input_shape, num_classes)
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"{name} returned {type(model).__name__}; it must return a torch.nn.Module.")
+    return model
 
 
 DATA: dict[str, type[ProblemSource]] = {

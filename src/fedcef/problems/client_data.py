@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -79,9 +80,14 @@ class PooledData(ClientData):
     starts: Tensor  # (N,) int64
     sizes: Tensor  # (N,) int64
 
+    @cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """Starts and sizes on the host: to ask a GPU for each client's would make it wait."""
+        return list(zip(self.starts.tolist(), self.sizes.tolist(), strict=True))
+
     def samples(self, client: int, count: int | None = None) -> Samples:
         """A client's samples, or the first `count` of them: a view of the table."""
-        start, size = int(self.starts[client]), int(self.sizes[client])
+        start, size = self._places[client]
         return self.table[start : start + (size if count is None else min(size, count))]
 
     def tables(self, clients: Tensor) -> Samples:

@@ -1,4 +1,4 @@
-"""A problem of the user's own, by import path: `[data] name = "module:function"`.
+"""Parts of a problem of the user's own, by import path: `[data] name = "module:function"` is the whole problem.
 
 The function is called with
 
@@ -12,22 +12,16 @@ server none.  The regulariser is the settings', not the problem's.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from fedcef.core.errors import ConfigError, FedcefError
+from fedcef.core.errors import ConfigError
+from fedcef.core.parts import imported
 from fedcef.problems.problem import Problem
 
 Clients = tuple[int, ...] | None
 """Whose data is wanted: None is everyone's."""
-
-
-def is_own(name: Any) -> bool:
-    return isinstance(name, str) and ":" in name
 
 
 def build_own(
@@ -37,14 +31,9 @@ def build_own(
     name = data["name"]
     if model:
         raise ConfigError(f"{name} builds its own model; leave the [model] section out.")
-    function = _function(name)
     options = {key: value for key, value in data.items() if key != "name"}
     given = {"num_clients": num_clients, "seed": seed, "clients": clients, **options}
-    try:
-        inspect.signature(function).bind(**given)
-    except TypeError as error:
-        raise ConfigError(f"{name} cannot be called with {', '.join(given)}: {error}.") from None
-    problem = function(**given)
+    problem = call("data.name", name, **given)
     if not isinstance(problem, Problem):
         raise ConfigError(f"{name} returned {type(problem).__name__}; it must return a fedcef.Problem.")
     wanted = num_clients if clients is None else len(clients)
@@ -55,26 +44,11 @@ def build_own(
     return problem
 
 
-def _function(name: str) -> Callable[..., Any]:
-    module_name, _, function_name = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # a module beside the settings, as `python -m` would find it
+def call(key: str, path: str, *given: Any, **named: Any) -> Any:
+    """What the user's function at an import path returns; a call that does not fit it is told in a sentence."""
+    function = imported(key, path)
     try:
-        module = importlib.import_module(module_name)
-    except FedcefError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise ConfigError(
-                f"data.name is {name!r}, but {module_name} needs {error.name}, which is missing."
-            ) from None
-        raise ConfigError(
-            f"data.name is {name!r}, but there is no module {module_name}; start where it lies, or install it."
-        ) from None
-    except (ValueError, TypeError):
-        raise ConfigError(f"data.name is {name!r}; it must be like package.module:function.") from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ConfigError(f"data.name is {name!r}, but {module_name} has no function {function_name or '(no name)'}.")
-    return function  # type: ignore[no-any-return]
+        inspect.signature(function).bind(*given, **named)
+    except TypeError as error:
+        raise ConfigError(f"{path} cannot be called with {', '.join(named) or 'no options'}: {error}.") from None
+    return function(*given, **named)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -18,6 +17,8 @@ from fedcef.core.layout import Layout
 from fedcef.core.training import Weighting
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.client_data import ClientData, PooledData, Samples
+from fedcef.problems.reading import read_samples
+from fedcef.problems.trial import check_loss, trainable_parameters, try_out
 from fedcef.regularizers import Regularizer, Zero
 
 __all__ = ["Loss", "Problem", "Samples", "Weighting"]
@@ -44,6 +45,9 @@ class Problem:
     z0: Tensor  # (p,)
     truth: Tensor | None = None  # (p,): the parameters that made the data, where they are known
     augment: CropFlip | None = None  # what is done to the images of minibatches
+    equal_sizes: bool = True
+    """Whether all clients have equally many samples.  One client's part of a problem keeps what the whole one says, so
+    that a deployed client computes in the simulator's way."""
 
     @classmethod
     def build(
@@ -60,11 +64,12 @@ class Problem:
         The start point is the module's parameters as they are.  `augment` changes the images of minibatches at random.
         Without clients it is what the server of a deployment knows; then there must be a test set.
         """
-        parameters = _parameters(model)
+        parameters = trainable_parameters(model)
+        check_loss(loss)
         if not clients and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
-        tests = None if test is None else _samples(test, "the test set")
-        shards = [_samples(data, f"client {i}") for i, data in enumerate(clients)]
+        tests = None if test is None else read_samples(test, "the test set")
+        shards = [read_samples(data, f"client {i}") for i, data in enumerate(clients)]
         for i, shard in enumerate(shards):
             if shard.shapes != shards[0].shapes:
                 raise ProblemError(
@@ -87,16 +92,18 @@ class Problem:
             layout=layout,
             z0=layout.flatten(parameters).detach().clone(),
             augment=augment,
+            equal_sizes=len(set(sizes.tolist())) <= 1,
         )
         if augment is not None and pooled.inputs.ndim != 4:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
             )
-        problem._try_one_batch()
+        try_out(problem)
         return problem
 
     @property
     def num_clients(self) -> int:
+        """N, how many clients there are."""
         return len(self.sizes)
 
     @property
@@ -109,12 +116,7 @@ class Problem:
         """Whether targets are class numbers, so that there is an accuracy."""
         return not self.train.targets.is_floating_point()
 
-    @property
-    def equal_sizes(self) -> bool:
-        """Whether all clients have equally many samples."""
-        return not self.num_clients or int(self.sizes.min()) == int(self.sizes.max())
-
-    @property
+    @cached_property
     def data(self) -> ClientData:
         """The clients' samples, as oracles and evaluation ask for them."""
         return PooledData(self.train, self.starts, self.sizes)
@@ -127,98 +129,29 @@ class Problem:
         """The model's outputs with the parameters x, (p,)."""
         return functional_call(model, self.layout.unflatten(x), (inputs,))  # type: ignore[no-any-return]
 
+    def state_dict(self, x: Tensor) -> dict[str, Tensor]:
+        """The parameters x, (p,), as `load_state_dict` takes them: copies by name, tied ones under each of their names.
+
+        >>> problem.model.load_state_dict(problem.state_dict(problem.z0))
+        """
+        tensors = self.layout.unflatten(x.detach())
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        everything = self.model.named_parameters(remove_duplicate=False)
+        return {name: tensors[names[id(parameter)]].clone() for name, parameter in everything}
+
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
         """The same problem on another device, or computed in another floating type."""
-
-        def move(t: Tensor) -> Tensor:
-            return t.to(device, dtype if t.is_floating_point() else None)
-
+        loss = self.loss  # class weights move with the problem
+        if isinstance(loss, nn.Module) and [*loss.parameters(), *loss.buffers()]:
+            loss = deepcopy(loss).to(device, dtype)
         return replace(
             self,
             model=deepcopy(self.model).to(device, dtype),
-            train=Samples(move(self.train.inputs), move(self.train.targets)),
-            test=None if self.test is None else Samples(move(self.test.inputs), move(self.test.targets)),
+            loss=loss,
+            train=self.train.to(device, dtype),
+            test=None if self.test is None else self.test.to(device, dtype),
             starts=self.starts.to(device),
             sizes=self.sizes.to(device),
-            z0=move(self.z0),
-            truth=None if self.truth is None else move(self.truth),
+            z0=self.z0.to(device, dtype),
+            truth=None if self.truth is None else self.truth.to(device, dtype),
         )
-
-    def _two_samples(self) -> tuple[Samples, str]:
-        """Samples to try the model with, and whose they are."""
-        if self.num_clients:
-            return self.client_samples(0, 2), "client 0"
-        assert self.test is not None, "a problem has clients or a test set"
-        return Samples(self.test.inputs[:2], self.test.targets[:2]), "the test set"
-
-    def _try_one_batch(self) -> None:
-        """Fail here, with a sentence, rather than in the middle of a run."""
-        batch, whose = self._two_samples()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # torch only warns of outputs and targets that broadcast by accident
-                value = self.loss(self.outputs(self.model, self.z0, batch.inputs), batch.targets)
-        except Exception as error:
-            raise ProblemError(
-                f"The model or the loss cannot take a batch of {whose} (inputs {tuple(batch.inputs.shape)} "
-                f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"
-            ) from error
-        if value.ndim != 0:
-            raise ProblemError(
-                f"The loss must return one number, the mean over the batch; it returned shape {tuple(value.shape)}."
-            )
-
-
-def _parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The trainable parameters; a module that carries more than those is refused."""
-    buffers = [name for name, _ in model.named_buffers()]
-    if buffers:
-        raise ProblemError(
-            f"The model has buffers that are not parameters ({', '.join(buffers[:3])}{', …' if buffers[3:] else ''}); "
-            "they would neither be averaged nor sent.  Replace batch normalisation by nn.GroupNorm, or build it "
-            "with track_running_stats=False."
-        )
-    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    if frozen:
-        raise ProblemError(
-            f"The parameter {frozen[0]} is frozen (requires_grad=False); make it trainable or a constant."
-        )
-    parameters = {name: p.detach() for name, p in model.named_parameters()}
-    if not parameters:
-        raise ProblemError("The model has no parameters to train.")
-    kinds = {p.dtype for p in parameters.values()}
-    if len(kinds) > 1 or kinds & {torch.float16, torch.bfloat16}:
-        raise ProblemError(f"The parameters must all be float32 or all float64; found {sorted(map(str, kinds))}.")
-    return parameters
-
-
-def _samples(data: Any, whose: str) -> Samples:
-    """A pair of tensors, or a map-style data set of (input, target) pairs, as one table."""
-    if isinstance(data, Samples):
-        samples = data
-    elif isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(p, Tensor | np.ndarray) for p in data):
-        samples = Samples(*map(torch.as_tensor, data))
-    elif isinstance(data, Sized) and hasattr(data, "__getitem__"):
-        try:
-            rows = [data[i] for i in range(len(data))]
-            parts = [torch.stack([torch.as_tensor(row[j]) for row in rows]) if rows else torch.empty(0) for j in (0, 1)]
-        except Exception as error:
-            raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
-        samples = Samples(*parts)
-    else:
-        raise ProblemError(
-            f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "
-            f"not {type(data).__name__}."
-        )
-    if len(samples.inputs) != len(samples.targets):
-        raise ProblemError(f"The data of {whose} has {len(samples.inputs)} inputs but {len(samples.targets)} targets.")
-    if len(samples) == 0:
-        raise ProblemError(f"The data of {whose} is empty; leave the client out or give it samples.")
-    for what, values in (("inputs", samples.inputs), ("targets", samples.targets)):
-        if values.is_floating_point() and not values.sum(dtype=torch.float64).isfinite():
-            bad = (~values.reshape(len(values), -1).isfinite()).any(-1).sum()
-            raise ProblemError(
-                f"The {what} of {whose} have NaN or infinite values in {int(bad)} of {len(samples)} samples; "
-                "leave these samples out or fill them in."
-            )
-    return samples

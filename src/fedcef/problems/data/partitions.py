@@ -20,26 +20,54 @@ from torch import Tensor
 
 from fedcef.core import rng
 from fedcef.core.errors import ConfigError
+from fedcef.core.parts import is_path
 from fedcef.core.rng import Purpose, data_key
+from fedcef.problems.own import call
 
 _MOST_DRAWS = 1000
 _ORDER, _DRAW, _DEAL, _SHUFFLE = range(4)  # what a partition's key is folded for
 
 
 def partition(name: str, targets: Tensor, num_clients: int, seed: int, **options: Any) -> list[Tensor]:
-    """The samples of each client: index tensors into `targets` (n,)."""
-    if name not in PARTITIONS:
-        raise ConfigError(f"there is no partition '{name}'; there are {', '.join(PARTITIONS)}.")
-    deal = PARTITIONS[name]
-    allowed = list(inspect.signature(deal).parameters)[3:]
-    if unknown := sorted(set(options) - set(allowed)):
-        raise ConfigError(f"partition {name} has no option {unknown[0]}; it has {', '.join(allowed) or 'none'}.")
+    """The samples of each client: index tensors into `targets` (n,).
+
+    `name` is one of `PARTITIONS`, or the import path "module:function" of another way of dealing:
+    function(targets, num_clients, seed, **options) returns one sequence of sample numbers for each client.
+    """
     _check_whole("num_clients", num_clients)
     if num_clients > len(targets):
         raise ConfigError(f"{num_clients} clients cannot share {len(targets)} samples; take fewer clients.")
-    parts = deal(targets, num_clients, seed, **options)
+    if is_path(name):
+        found = call("data.partition", name, targets, num_clients, seed, **options)
+        parts = _checked(name, found, num_clients, len(targets))
+    else:
+        parts = _dealer(name, options)(targets, num_clients, seed, **options)
     shuffles = data_key(seed, Purpose.PARTITION, _SHUFFLE, torch.arange(num_clients))
     return [part[rng.permutation(shuffle, len(part))] for part, shuffle in zip(parts, shuffles, strict=True)]
+
+
+def _dealer(name: str, options: dict[str, Any]) -> Callable[..., list[Tensor]]:
+    """The function of this name, if it takes these options."""
+    if name not in PARTITIONS:
+        raise ConfigError(f"there is no partition '{name}'; there are {', '.join(PARTITIONS)}.")
+    allowed = list(inspect.signature(PARTITIONS[name]).parameters)[3:]
+    if unknown := sorted(set(options) - set(allowed)):
+        raise ConfigError(f"partition {name} has no option {unknown[0]}; it has {', '.join(allowed) or 'none'}.")
+    return PARTITIONS[name]
+
+
+def _checked(name: str, parts: Any, num_clients: int, samples: int) -> list[Tensor]:
+    """What a function from outside returned, if it is a deal."""
+    try:
+        dealt = [torch.as_tensor(part, dtype=torch.int64) for part in parts]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"{name} must return one sequence of sample numbers for each client: {error}.") from None
+    if len(dealt) != num_clients or not all(part.ndim == 1 and len(part) for part in dealt):
+        raise ConfigError(f"{name} must return sample numbers for each of the {num_clients} clients, and none empty.")
+    everything = torch.cat(dealt)
+    if int(everything.min()) < 0 or int(everything.max()) >= samples:
+        raise ConfigError(f"{name} dealt samples that do not exist; they are numbered 0 to {samples - 1}.")
+    return dealt
 
 
 def iid(targets: Tensor, num_clients: int, seed: int) -> list[Tensor]:

@@ -1,0 +1,65 @@
+"""How many targets a model's outputs get right, and other measures of them by name.
+
+Outputs have their classes on axis 1, as torch's cross_entropy has them: (B, C, …) for targets (B, …); or there is one
+output for each target, and its sign tells two classes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from fedcef.core.errors import ConfigError, ProblemError
+from fedcef.core.parts import choose, imported, is_path
+
+IGNORED = -100  # the label that torch's losses pass over unless they are told another
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+"""metric(outputs, targets): one number, of all outputs and targets of the test set at once."""
+
+
+def right_and_counted(outputs: Tensor, targets: Tensor, ignore_index: int = IGNORED) -> tuple[Tensor, Tensor]:
+    """Which targets are predicted, and which are there to be predicted: two tables of truth values of one shape.
+
+    A negative class or `ignore_index` is not there to be predicted.
+    """
+    if outputs.numel() == targets.numel():
+        return (outputs.reshape(targets.shape) > 0) == (targets > 0), targets != ignore_index
+    fits = outputs.ndim >= 2 and outputs.shape[:1] + outputs.shape[2:] in (targets.shape, targets.shape[:-1])
+    if not fits or outputs.numel() != targets.numel() * outputs.shape[1]:
+        raise ProblemError(
+            f"There is no accuracy of outputs {tuple(outputs.shape)} for targets {tuple(targets.shape)}: outputs must "
+            "be (batch, classes, …) for targets (batch, …), as torch's cross_entropy has them, or one for each target; "
+            "let the model put its classes on axis 1, or leave the test set out."
+        )
+    predicted = outputs.argmax(1)
+    targets = targets.reshape(predicted.shape)
+    return predicted == targets, (targets >= 0) & (targets != ignore_index)
+
+
+def balanced_accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean over the classes that occur of the share of their samples that are predicted: classes count alike."""
+    right, counted = right_and_counted(outputs, targets)
+    classes = targets.reshape(right.shape)
+    labels = classes[counted].unique()  # type: ignore[no-untyped-call]
+    return torch.stack([right[classes == label].double().mean() for label in labels]).mean()
+
+
+METRICS: dict[str, Metric] = {"balanced_accuracy": balanced_accuracy}
+
+
+def find_metric(name: str) -> tuple[str, Metric]:
+    """A metric by its name, or a function of the user's own by its import path; and what it is called in records."""
+    if not is_path(name):
+        return name, METRICS[choose("eval.metrics", name, METRICS)]
+    return name.rpartition(":")[2], imported("eval.metrics", name)
+
+
+def as_number(name: str, value: object) -> Tensor:
+    """What a metric returned, if it is one number."""
+    number = torch.as_tensor(value)
+    if number.ndim:
+        raise ConfigError(f"The metric {name} returned shape {tuple(number.shape)}; it must return one number.")
+    return number

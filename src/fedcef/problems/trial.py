@@ -1,0 +1,131 @@
+"""A problem tried out on a few samples: what does not fit is told here, in a sentence, not in the middle of a run."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fedcef.core.errors import ProblemError
+from fedcef.problems.accuracy import right_and_counted
+from fedcef.problems.client_data import Samples
+
+if TYPE_CHECKING:
+    from fedcef.problems.problem import Problem
+
+
+def trainable_parameters(model: Any) -> dict[str, Tensor]:
+    """The parameters of a module; one that carries more than those is refused."""
+    if not isinstance(model, nn.Module):
+        what = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise ProblemError(f"The model is {what}; it must be a torch.nn.Module, made and ready to be called.")
+    buffers = [name for name, _ in model.named_buffers()]
+    if buffers:
+        raise ProblemError(
+            f"The model has buffers that are not parameters ({', '.join(buffers[:3])}{', …' if buffers[3:] else ''}); "
+            "they would neither be averaged nor sent.  Replace batch normalisation by nn.GroupNorm, or build it "
+            "with track_running_stats=False."
+        )
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    if frozen:
+        raise ProblemError(
+            f"The parameter {frozen[0]} is frozen (requires_grad=False); make it trainable or a constant."
+        )
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    if not parameters:
+        raise ProblemError("The model has no parameters to train.")
+    kinds = {p.dtype for p in parameters.values()}
+    if len(kinds) > 1 or kinds & {torch.float16, torch.bfloat16}:
+        raise ProblemError(f"The parameters must all be float32 or all float64; found {sorted(map(str, kinds))}.")
+    return parameters
+
+
+def check_loss(loss: Any) -> None:
+    """A loss can be called, and has nothing to be trained: only the model's parameters are."""
+    if not callable(loss):
+        raise ProblemError(f"The loss is a {type(loss).__name__}; it must be a function of outputs and targets.")
+    own = [name for name, p in loss.named_parameters() if p.requires_grad] if isinstance(loss, nn.Module) else []
+    if own:
+        raise ProblemError(
+            f"The loss has parameters of its own ({', '.join(own)}), which would not be trained; make them part of "
+            "the model, or freeze them (requires_grad=False)."
+        )
+
+
+def try_out(problem: Problem) -> None:
+    """Fail here, with a sentence, rather than in the middle of a run."""
+    test = problem.test
+    first = problem.client_samples(0, 2) if problem.num_clients else _first(test)
+    outputs, value = _evaluate(problem, first, "client 0" if problem.num_clients else "the test set")
+    if value.ndim != 0:
+        raise ProblemError(
+            f"The loss must return one number, the mean over the batch; it returned shape {tuple(value.shape)}."
+        )
+    with torch.random.fork_rng(devices=[]):  # what is tried from here on leaves the user's random numbers alone
+        _check_mean(problem, outputs, first.targets, value)
+        _check_labels(problem, problem.train, outputs)
+        if test is not None:
+            outputs, _ = _evaluate(problem, _first(test), "the test set")
+            _check_labels(problem, test, outputs)
+            if problem.classifies:
+                right_and_counted(outputs, _first(test).targets)
+
+
+def _first(samples: Samples | None) -> Samples:
+    assert samples is not None, "a problem has clients or a test set"
+    return samples[:2]
+
+
+def _evaluate(problem: Problem, batch: Samples, whose: str) -> tuple[Tensor, Tensor]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch only warns of outputs and targets that broadcast by accident
+            outputs = problem.outputs(problem.model, problem.z0, batch.inputs)
+            return outputs, problem.loss(outputs, batch.targets)
+    except Exception as error:
+        raise ProblemError(
+            f"The model or the loss cannot take a batch of {whose} (inputs {tuple(batch.inputs.shape)} "
+            f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"
+        ) from error
+
+
+def _check_mean(problem: Problem, outputs: Any, targets: Tensor, value: Tensor) -> None:
+    """A sum over the batch doubles with the batch; what is no mean in another way cannot be told from here."""
+    if not isinstance(outputs, Tensor) or len(outputs) != len(targets):
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            twice = problem.loss(torch.cat([outputs, outputs]), torch.cat([targets, targets]))
+    except Exception:  # a loss for batches of one length
+        return
+    if float(value) and abs(float(twice) / float(value) - 2) < 1e-3:
+        raise ProblemError(
+            "The loss doubles with the batch: it is a sum.  It must be the mean over the batch (reduction='mean')."
+        )
+
+
+def _check_labels(problem: Problem, samples: Samples, outputs: Any) -> None:
+    """Class numbers that the loss cannot take, and whose they are; those that it ignores are let through."""
+    targets = samples.targets
+    if not isinstance(outputs, Tensor) or outputs.ndim < 2 or targets.is_floating_point() or targets.is_cuda:
+        return  # on a GPU, trying would end the process
+    classes = outputs.shape[1]
+    if outputs.shape[2:] != targets.shape[1:]:
+        return
+    strange = targets[(targets < 0) | (targets >= classes)].unique()  # type: ignore[no-untyped-call]
+    for label in strange[:8].tolist():
+        row = int((targets == label).reshape(len(targets), -1).any(1).nonzero()[0])
+        one = samples[row : row + 1]
+        try:
+            problem.loss(problem.outputs(problem.model, problem.z0, one.inputs), one.targets)
+        except Exception as error:
+            whose = "The test set"
+            if samples is problem.train:
+                whose = f"Client {int(torch.searchsorted(problem.starts, row, right=True)) - 1}"
+            raise ProblemError(
+                f"{whose} has the label {label}, but the model has {classes} outputs, for the labels 0 to "
+                f"{classes - 1}; number the classes from 0, or give the model more outputs."
+            ) from error

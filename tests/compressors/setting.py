@@ -2,7 +2,8 @@
 
 import torch
 
-from fedcef.compressors import COMPRESSORS, Compressor, PowerSGD, RandK, TopK
+from fedcef.compressors import COMPRESSORS, Compressor, Drive, Eden, Natural, PowerSGD, RandK, TopK
+from fedcef.compressors.random_rounding import RandomRounding
 from fedcef.compressors.value_coders import CODERS
 from fedcef.core import rng
 from fedcef.core.layout import Layout
@@ -67,9 +68,6 @@ def vectors(dtype: torch.dtype, dim: int = DIM) -> dict[str, torch.Tensor]:
     }
 
 
-KINDS = list(vectors(torch.float32))
-
-
 def narrow(compressor: Compressor) -> bool:
     """Whether what is sent is float32 at most: a scale, an exponent, a rotation."""
     return compressor.compress(
@@ -89,11 +87,19 @@ def round_keys(count: int) -> list[Key]:
     return [round_key(0, t, torch.tensor(0)) for t in range(count)]
 
 
+def is_random(compressor: Compressor) -> bool:
+    """Whether C(x) depends on the key."""
+    random = isinstance(compressor, RandK | PowerSGD | Drive | Eden | RandomRounding)
+    return random or (isinstance(compressor, Natural) and compressor.unbiased)
+
+
 def draws(compressor: Compressor, x: torch.Tensor, count: int) -> torch.Tensor:
-    """C(x) as often, (count, p): for as many clients if each draws for itself, for as many rounds if they do not."""
-    if isinstance(compressor, RandK | PowerSGD):
-        return torch.stack([compressor.compress(x, key).dense() for key in round_keys(count)])
-    return compressor.compress(x.expand(count, -1), round_key(0, 0, torch.arange(count))).dense()
+    """C of every row of x, (m, p), as often: (count, m, p), each draw its own."""
+    if isinstance(compressor, RandK | PowerSGD):  # in a round all clients draw the same
+        keys = [round_key(0, t, torch.arange(len(x))) for t in range(count)]
+        return torch.stack([compressor.compress(x, key).dense() for key in keys])
+    rows = x.expand(count, *x.shape).reshape(-1, x.shape[-1])
+    return compressor.compress(rows, round_key(0, 0, torch.arange(len(rows)))).dense().reshape(count, *x.shape)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

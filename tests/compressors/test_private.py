@@ -13,6 +13,7 @@ from .setting import CASES, DIM, DTYPES, LAYOUT, same_bits, vectors
 
 KEY = round_key(0, 3, torch.tensor(2))
 HUGE = 1e40
+KINDS = ("one-hot", "huge", "denormal", "heavy-tailed", "gaussian")
 
 
 def private(inner=Identity(), clip=1.0, noise=0.0, **options):
@@ -27,8 +28,7 @@ def sent(compressor, x, key=KEY):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", ["constant", "one-hot", "huge", "denormal", "heavy-tailed", "gaussian"])
-@pytest.mark.parametrize("clip", [1e-3, 1.0, 7.0])
+@pytest.mark.parametrize(("kind", "clip"), [("constant", 7.0), ("constant", 1.0), *((kind, 1.0) for kind in KINDS)])
 def test_what_is_long_is_shortened_to_the_clip_and_what_is_short_is_left(kind, clip, dtype):
     x = vectors(dtype)[kind]
     bounded = private(clip=clip).bounded(x, KEY)
@@ -47,12 +47,12 @@ def test_any_two_vectors_are_at_most_twice_the_clip_apart():
     assert float(torch.cdist(bounded, bounded).max()) == pytest.approx(0.6, rel=1e-12)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("case", CASES)
-def test_without_noise_and_clipping_it_is_the_other_compressor(case, dtype):
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_without_noise_and_clipping_it_is_the_other_compressor(name):
     """But for Rand-k's view of what it does not draw: a NaN there is noticed as before."""
-    x = vectors(dtype)["gaussian"]
-    assert same_bits(sent(private(CASES[case], clip=HUGE), x), sent(CASES[case], x))
+    for dtype in DTYPES:
+        x = vectors(dtype)["gaussian"]
+        assert same_bits(sent(private(CASES[name], clip=HUGE), x), sent(CASES[name], x))
 
 
 @pytest.mark.parametrize("case", ["topk", "randk", "randk unbiased", "qsgd", "powersgd"])

@@ -43,14 +43,14 @@ def test_the_bound_is_the_largest_error_that_the_moments_allow(bits):
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("equal", [1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 25, 64])
-def test_few_equal_entries_are_within_the_bound(equal, bits):
-    x = torch.zeros(256)
-    x[rng.subset(rng.seed_key(equal), 256, equal)] = 1.0
-    error = mean_error(Eden(bits=bits, block=256), x, 200)
-    assert error <= WORST[bits] * 1.01
-    if (equal, bits) == (2, 1):
-        assert error == pytest.approx(0.5, rel=0.01)  # attained
+def test_few_equal_entries_are_within_the_bound(bits):
+    for equal in (1, 2, 3, 4, 5, 7, 9, 16, 64):
+        x = torch.zeros(256)
+        x[rng.subset(rng.seed_key(equal), 256, equal)] = 1.0
+        error = mean_error(Eden(bits=bits, block=256), x, 200)
+        assert error <= WORST[bits] * 1.01
+        if (equal, bits) == (2, 1):
+            assert error == pytest.approx(0.5, rel=0.01)  # attained
 
 
 @pytest.mark.parametrize("bits", BITS)

@@ -25,21 +25,18 @@ from fedcef.wire import FrameKind, Levels, Nonzeros, Seeded, Sparse, WireError, 
 
 from .setting import DIM, DTYPES, LAYOUT, round_keys, same_bits, vectors
 
-every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-
 SPARSIFIERS = [
     name for name, kind in COMPRESSORS.items() if "ratio" in [f.name for f in fields(kind)] and name != "stc"
 ]
 every_sparsifier = pytest.mark.parametrize("name", SPARSIFIERS)
 
 
-@every_dtype
 @every_sparsifier
-def test_a_sparsifier_never_adds_error_beyond_the_vector(name, dtype):
-    for x in vectors(dtype).values():
-        for key in round_keys(20):
-            decoded = COMPRESSORS[name]().fit(LAYOUT).compress(x, key).dense()
-            assert bool(((decoded == x) | (decoded == 0)).all())
+def test_a_sparsifier_never_adds_error_beyond_the_vector(name):
+    for dtype in DTYPES:
+        x = torch.stack(list(vectors(dtype).values()))
+        decoded = COMPRESSORS[name]().fit(LAYOUT).compress(x, round_key(0, 0, torch.arange(len(x)))).dense()
+        assert bool(((decoded == x) | (decoded == 0)).all())
 
 
 @every_sparsifier
@@ -51,21 +48,21 @@ def test_ratio_one_keeps_everything(name):
 
 
 @pytest.mark.parametrize("values", ["float32", "float16", "bfloat16"])
-@every_dtype
 @every_sparsifier
-def test_values_are_rounded_before_they_are_decoded(name, dtype, values):
+def test_values_are_rounded_before_they_are_decoded(name, values):
     """Both ends must see the rounded value, or error feedback would not know what was lost."""
-    x = vectors(dtype)["gaussian"]
     key = round_keys(1)[0]
-    exact = COMPRESSORS[name]().fit(LAYOUT).compress(x, key).dense()
-    payload = COMPRESSORS[name](values=values).fit(LAYOUT).compress(x, key)
-    rounded = exact.to(getattr(torch, values)).to(torch.float32)
-    assert same_bits(payload.dense(), rounded)
-    assert same_bits(decode(encode({"x": payload}, FrameKind.UP, 0)).message["x"].dense(), rounded)
-    if values != "float32":
-        assert not torch.equal(rounded.to(dtype), exact)
-        full = COMPRESSORS[name](values="float32").fit(LAYOUT).compress(x, key)
-        assert int(full.nbytes()) - int(payload.nbytes()) == 2 * int((exact != 0).sum())
+    for dtype in DTYPES:
+        x = vectors(dtype)["gaussian"]
+        exact = COMPRESSORS[name]().fit(LAYOUT).compress(x, key).dense()
+        payload = COMPRESSORS[name](values=values).fit(LAYOUT).compress(x, key)
+        rounded = exact.to(getattr(torch, values)).to(torch.float32)
+        assert same_bits(payload.dense(), rounded)
+        assert same_bits(decode(encode({"x": payload}, FrameKind.UP, 0)).message["x"].dense(), rounded)
+        if values != "float32":
+            assert not torch.equal(rounded.to(dtype), exact)
+            full = COMPRESSORS[name](values="float32").fit(LAYOUT).compress(x, key)
+            assert int(full.nbytes()) - int(payload.nbytes()) == 2 * int((exact != 0).sum())
 
 
 def test_a_value_too_large_for_its_type_is_refused():
@@ -88,19 +85,18 @@ def test_how_many_are_kept(name, ratio, dim, count):
     assert COMPRESSORS[name](ratio=ratio).count(dim) == count == max(1, int(ratio * dim))
 
 
-@every_dtype
-@pytest.mark.parametrize("ratio", [0.001, 0.1, 0.33, 0.9, 1.0])
-@pytest.mark.parametrize("kind", vectors(torch.float32))
-def test_topk_keeps_the_largest(kind, ratio, dtype):
-    x = vectors(dtype)[kind]
-    payload = TopK(ratio=ratio).compress(x, round_keys(1)[0])
-    assert isinstance(payload, Sparse)
-    expected = largest_by_sorting(x.numpy(), max(1, int(ratio * DIM)))
-    assert payload.indices.tolist() == expected
-    assert same_bits(payload.values, x[expected])
+@pytest.mark.parametrize("ratio", [0.001, 0.33, 1.0])
+def test_topk_keeps_the_largest(ratio):
+    for dtype in DTYPES:
+        for x in vectors(dtype).values():
+            payload = TopK(ratio=ratio).compress(x, round_keys(1)[0])
+            assert isinstance(payload, Sparse)
+            expected = largest_by_sorting(x.numpy(), max(1, int(ratio * DIM)))
+            assert payload.indices.tolist() == expected
+            assert same_bits(payload.values, x[expected])
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(
     rows=st.integers(1, 40).flatmap(
         lambda dim: st.lists(st.lists(st.integers(-2, 2), min_size=dim, max_size=dim), min_size=1, max_size=3)
@@ -184,7 +180,7 @@ def test_randk_sends_no_indices():
 
 
 def test_randk_keeps_every_entry_equally_often():
-    x, draws = torch.ones(20), 2000
+    x, draws = torch.ones(20), 800
     kept = torch.stack([RandK(ratio=0.25).compress(x, key).dense() for key in round_keys(draws)]).mean(0)
     assert float((kept - 0.25).abs().max()) < 5 * (0.25 * 0.75 / draws) ** 0.5
 
@@ -192,10 +188,10 @@ def test_randk_keeps_every_entry_equally_often():
 def test_randk_s_mean_error_is_its_bound():
     x = vectors(torch.float64)["heavy-tailed"]
     compressor = RandK(ratio=0.3)
-    errors = torch.stack([(compressor.compress(x, k).dense() - x).square().sum() for k in round_keys(2000)])
+    errors = torch.stack([(compressor.compress(x, k).dense() - x).square().sum() for k in round_keys(600)])
     errors /= x.square().sum()
     assert float(errors.max()) <= 1
-    assert float(errors.mean()) == pytest.approx(compressor.contraction(DIM), abs=float(4 * errors.std() / 2000**0.5))
+    assert float(errors.mean()) == pytest.approx(compressor.contraction(DIM), abs=float(4 * errors.std() / 600**0.5))
 
 
 # Layer by layer

@@ -9,7 +9,7 @@ from fedcef.core.parts import make
 from fedcef.core.rng import round_key
 from fedcef.wire import FrameKind, Seeded, decode, encode
 
-DIM, DRAWS = 60, 4000
+DIM, DRAWS = 60, 1000
 X = torch.tan(3.1 * (rng.uniform(rng.seed_key(2), DIM) - 0.5))  # heavy tails
 KEYS = [round_key(0, t, torch.tensor(0)) for t in range(DRAWS)]
 

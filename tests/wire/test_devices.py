@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from .samples import every, relays
+from .samples import DISTINCT, every, relays
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -20,7 +20,7 @@ def test_a_gpu_gets_the_same_bits(kind: str) -> None:
     assert all(a.encode() == b.encode() for a, b in rows)
 
 
-@pytest.mark.parametrize("kind", every((3,)) | relays())
+@pytest.mark.parametrize("kind", [*DISTINCT, *relays()])
 def test_sizes_and_values_are_recorded_in_a_graph(kind: str) -> None:
     there = (every((3,)) | relays())[kind].to("cuda")
     expected = there.dense(), there.nbytes()

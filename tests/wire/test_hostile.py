@@ -108,7 +108,7 @@ def rice_section(parameter: int, unary_size: int, streams: bytes) -> bytes:
     return struct.pack("<BBI", 2, parameter, unary_size) + streams
 
 
-HUGE, SOME = 2**31, 400_000
+HUGE, SOME = 2**31, 128_000
 LIES: dict[str, bytes] = {
     "dense dim": frame(part(struct.pack("<BBI", 1, 1, HUGE) + bytes(100))),
     "sparse count": sparse_frame(HUGE, HUGE, bytes(100), b""),

@@ -30,7 +30,7 @@ def optimal_bits(counts: list[int]) -> int:
     return total
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 2**32)), min_size=2, max_size=16))
 def test_lengths_are_optimal(counts: list[int]) -> None:
     lengths = code_lengths(torch.tensor(counts)).tolist()
@@ -57,7 +57,7 @@ def test_codewords_are_canonical() -> None:
     assert codewords([2, 0, 1, 3, 3]) == [0b01, 0, 0b0, 0b011, 0b111]  # 10, –, 0, 110, 111, first bit lowest
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 5, 1000, 200_000])
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 30_000])
 @pytest.mark.parametrize("counts", [FIBONACCI, [1] * 16, [0, 7, 1], [0, 0, 5], [1000, 1, 1]])
 def test_round_trip(counts: list[int], count: int) -> None:
     shares = np.array(counts) / sum(counts)

@@ -26,11 +26,11 @@ def test_split_gives_the_bytes_themselves() -> None:
     assert good == len(LOG)
 
 
-@pytest.mark.parametrize("end", range(LAST + 1, len(LOG)))
-def test_a_log_cut_anywhere_in_its_last_frame(end: int) -> None:
-    frames, good = read_frames(LOG[:end])
-    assert [frame.round for frame in frames] == [1, 2, 3]
-    assert good == LAST
+def test_a_log_cut_anywhere_in_its_last_frame() -> None:
+    for end in range(LAST + 1, len(LOG)):
+        frames, good = read_frames(LOG[:end])
+        assert [frame.round for frame in frames] == [1, 2, 3]
+        assert good == LAST
 
 
 @pytest.mark.parametrize("tail", [b"\0", bytes(4096), FRAMES[0][:25] + bytes(len(FRAMES[0]) - 25), FRAMES[0][:19]])

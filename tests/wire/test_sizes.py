@@ -24,29 +24,26 @@ from fedcef.wire import (
     frame_paper_nbytes,
 )
 
-from .samples import DTYPES, every, levels, masked, relays, sparse, stacks, vector
-
-KINDS = list(stacks(()))
+from .samples import DISTINCT, DTYPES, every, levels, masked, relays, sparse, stacks, vector
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stack_s_sizes_are_those_of_its_rows(kind: str, dtype: torch.dtype) -> None:
-    stack = stacks((2, 3), dtype)[kind]
-    sizes = stack.nbytes()
-    assert sizes.dtype == torch.int64
-    assert sizes.tolist() == [[len(payload.encode()) for payload in row.rows()] for row in stack.rows()]
+def test_a_stack_s_sizes_are_those_of_its_rows(dtype: torch.dtype) -> None:
+    for stack in stacks((2, 3), dtype).values():
+        sizes = stack.nbytes()
+        assert sizes.dtype == torch.int64
+        assert sizes.tolist() == [[len(payload.encode()) for payload in row.rows()] for row in stack.rows()]
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.002, 0.02, 0.2, 0.5, 0.9, 0.97, 1.0])
 @pytest.mark.parametrize("dim", [1, 7, 8, 64, 1000, 20_000])
-def test_nonzeros_agree_with_the_form_that_they_take(dim: int, ratio: float) -> None:
-    stack = Nonzeros(masked((4,), dim, ratio, torch.float16))
-    for size, row in zip(stack.nbytes().tolist(), stack.vector, strict=True):
-        kept = row.nonzero().squeeze(-1)
-        forms = [Sparse(row[kept], kept, dim).encode(), Dense(row + 0.0).encode()]  # + 0.0: no negative zeros
-        assert Nonzeros(row).encode() in forms
-        assert size == min(len(form) for form in forms)
+def test_nonzeros_agree_with_the_form_that_they_take(dim: int) -> None:
+    for ratio in (0.0, 0.002, 0.02, 0.2, 0.5, 0.9, 0.97, 1.0):
+        stack = Nonzeros(masked((2,), dim, ratio, torch.float16))
+        for size, row in zip(stack.nbytes().tolist(), stack.vector, strict=True):
+            kept = row.nonzero().squeeze(-1)
+            forms = [Sparse(row[kept], kept, dim).encode(), Dense(row + 0.0).encode()]  # + 0.0: no negative zeros
+            assert Nonzeros(row).encode() in forms
+            assert size == min(len(form) for form in forms)
 
 
 def test_nonzeros_with_clusters() -> None:
@@ -163,7 +160,7 @@ def test_the_sizes_of_a_stack_of_any_kind(kind: str) -> None:
     assert stack.nbytes().tolist() == [[len(payload.encode()) for payload in row.rows()] for row in stack.rows()]
 
 
-@pytest.mark.parametrize("kind", relays())
+@pytest.mark.parametrize("kind", ["relayed sparse", "relayed nonzeros", "relayed rotated levels", "relayed low rank"])
 def test_relays_read_nothing_back(kind: str) -> None:
     relay = relays()[kind]
     with FakeTensorMode() as mode:
@@ -173,7 +170,7 @@ def test_relays_read_nothing_back(kind: str) -> None:
         assert fake.dense().shape == (600,)
 
 
-@pytest.mark.parametrize("kind", every())
+@pytest.mark.parametrize("kind", DISTINCT)
 def test_sizes_read_nothing_back(kind: str) -> None:
     """Fake tensors have shapes but no values: whatever would read one, or make a shape of one, raises."""
     payload = every((2, 3))[kind]

@@ -4,7 +4,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 from torch import nn
 
-from fedcef import L1, FedCEF, Problem, TopK, simulate
+from fedcef import L1, FedCEF, Problem, TopK, run
 
 # One (inputs, targets) pair for each client.  Here every hospital sees tumours of another size.
 features, labels = map(torch.from_numpy, load_breast_cancer(return_X_y=True))
@@ -21,7 +21,7 @@ problem = Problem.build(
     model, nn.functional.cross_entropy, hospitals, test=(x[test], labels[test]), regularizer=L1(5e-3)
 )
 method = FedCEF(local_lr=0.1, local_steps=10, compressor=TopK(ratio=0.05))
-history = simulate(problem, method, rounds=100, batch_size=32)
+history = run(problem, method, rounds=100, batch_size=32)
 
 last = history.records[-1]
 print(f"accuracy {last['accuracy']:.3f}, density {last['density']:.3f} of {problem.dim} parameters")

@@ -9,7 +9,7 @@ from fedcef.compressors import TopK
 from fedcef.core.errors import ConfigError
 from fedcef.problems.lasso import Linear, half_mean_square, lasso
 from fedcef.problems.problem import Problem
-from fedcef.python.history import simulate
+from fedcef.python.run import run
 from fedcef.regularizers import L1
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.simulation import Simulation
@@ -43,14 +43,14 @@ def test_a_cohort_is_drawn_and_others_keep_their_state():
     simulation = Simulation(PROBLEM, fedcef(), batch_size=5, clients_per_round=2)
     drawn = set()
     for _ in range(12):
-        cohort = simulation.cohort(simulation.round)
+        cohort = simulation.engine.rounds.cohort(simulation.round)
         assert len(cohort) == len(set(cohort.tolist())) == 2
         drawn |= set(cohort.tolist())
         before = simulation.clients["c_i"].clone()
         simulation.step()
         changed = (simulation.clients["c_i"] != before).any(-1)
         assert set(changed.nonzero().flatten().tolist()) <= set(cohort.tolist())
-        gap = simulation.algorithm.diagnostics(simulation.replica, simulation.clients)["control_gap"]
+        gap = simulation.diagnostics()["control_gap"]
         assert float(gap) <= 1e-12
     assert drawn == set(range(6))
 
@@ -82,7 +82,7 @@ def test_clients_can_be_weighted_by_their_samples():
     weights = torch.tensor([1.0, 1.0, 2.0])
     assert torch.allclose(mean_of(Dense(rows).rows(), weights), torch.tensor([1.75, 2.0]))
     plain, weighted = (
-        simulate(PROBLEM, FedAvg(**COMMON), rounds=3, weighting=w, batch_size=0).records[-1]["objective"]
+        run(PROBLEM, FedAvg(**COMMON), rounds=3, weighting=w, batch_size=0).records[-1]["objective"]
         for w in ("uniform", "samples")
     )
     assert plain == pytest.approx(weighted)  # all clients here have equally many samples
@@ -95,7 +95,7 @@ def test_clipping_bounds_what_a_round_can_move():
 
 
 def test_history_from_python():
-    history = simulate(PROBLEM, fedcef(), rounds=25, eval_every=10, batch_size=0)
+    history = run(PROBLEM, fedcef(), rounds=25, eval_every=10, batch_size=0)
     assert [record["round"] for record in history.records] == [0, 10, 20, 25]
     assert history["objective"][-1] < history["objective"][0]
     assert history["f1"][-1] <= 1
@@ -110,24 +110,9 @@ def test_python_users_get_the_same_checks_as_files():
         (Zhang(compressor=TopK(ratio=0.1)), "no place for a compressor"),
     ):
         with pytest.raises(ConfigError, match=says):
-            simulate(PROBLEM, algorithm, rounds=1)
-    with pytest.raises(ConfigError, match="eval_every at least 1"):
-        simulate(PROBLEM, fedcef(), rounds=1, eval_every=0)
-
-
-def test_keys_of_different_purposes_never_meet():
-    """Rounds, clients, cohorts, partitions and compression each draw from their own keys."""
-    from fedcef.core import rng
-
-    keys = []
-    for round_ in range(20):
-        key = rng.round_key(0, round_, torch.arange(20))
-        keys += [int(key.shared), int(rng.fold(key.shared, rng.COHORT)), *key.own.tolist()]
-        for purpose in (rng.COMPRESSION, rng.BATCHES, rng.DROPOUT):
-            keys += [int(key.fold(purpose).shared), *key.fold(purpose).own.tolist()]
-    root = rng.seed_key(0)
-    keys += [int(rng.fold(root, purpose)) for purpose in range(1, 10)]
-    assert len(keys) == len(set(keys))
+            run(PROBLEM, algorithm, rounds=1)
+    with pytest.raises(ConfigError, match=r"eval.every is 0; it must be greater than or equal to 1."):
+        run(PROBLEM, fedcef(), rounds=1, eval_every=0)
 
 
 def test_weights_by_samples_need_everyone_or_stateless_clients():

@@ -5,7 +5,7 @@ import torch
 
 from fedcef.compressors import RandK, TopK
 from fedcef.core.rng import round_key
-from fedcef.simulation.ledger import Column, Ledger
+from fedcef.simulation.ledger import Column, Ledger, Sizes
 from fedcef.wire import Dense, FrameKind, Nonzeros, Sparse, encode, frame_nbytes, frame_paper_nbytes
 
 CPU = torch.device("cpu")
@@ -24,9 +24,9 @@ def paper_total(n, rounds, dim, up):
     """The paper's count of a run in which the server sends z̃ to everyone."""
     column, everyone = Column.empty(n, CPU), torch.arange(n)
     down, replica = {"z_tilde": Dense(of_shape(dim))}, {"z": Dense(of_shape(dim)), "c": Dense(of_shape(dim))}
-    sizes = [frame_paper_nbytes(message) for message in ({"delta": up}, down, replica)]
+    sizes = Sizes(*(frame_paper_nbytes(message) for message in ({"delta": up}, down, replica)))
     for _ in range(rounds):
-        column.add(*sizes, everyone)
+        column = column.add(sizes, everyone)
     assert int(column.log) == 4 * dim * rounds
     assert column.have.tolist() == [4 * dim * rounds] * n
     return int(column.up) + int(column.down)
@@ -58,7 +58,7 @@ def test_the_paper_s_gigabytes_with_top_k(run, ratio, count, total, gigabytes):
 
 
 def test_full_participation_is_one_frame_for_each_client_and_round():
-    n, dim, ledger = 3, 40, Ledger(3, CPU)
+    n, dim, ledger = 3, 40, Ledger.empty(3, CPU)
     everyone = torch.arange(n)
     expected = {"wire_up_bytes": 0, "wire_down_bytes": 0, "paper_up_bytes": 0, "paper_down_bytes": 0}
     for t in range(5):
@@ -66,7 +66,7 @@ def test_full_participation_is_one_frame_for_each_client_and_round():
         kind = RandK(ratio=0.2) if t % 2 else TopK(ratio=0.2)
         up = {"delta": kind.compress(x, round_key(0, t, everyone))}
         down = {"increment": Nonzeros(up["delta"].dense().mean(0))}
-        ledger.add_round(up, down, {"z": torch.ones(dim), "c": torch.ones(dim)}, everyone)
+        ledger = ledger.add_round(up, down, {"z": torch.ones(dim), "c": torch.ones(dim)}, everyone)
         expected["wire_up_bytes"] += sum(len(encode({"delta": p}, FrameKind.UP, t)) for p in up["delta"].rows())
         expected["wire_down_bytes"] += n * len(encode(down, FrameKind.DOWN, t))
         expected["paper_up_bytes"] += n * 8 * (4 if t % 2 else 8)  # Rand-k sends no indices
@@ -80,7 +80,8 @@ def test_partial_participation_by_hand():
     column = Column.empty(4, CPU)
 
     def add(up, down, listeners):
-        column.add(torch.tensor(up), torch.tensor(down), torch.tensor(50), torch.tensor(listeners))
+        nonlocal column
+        column = column.add(Sizes(torch.tensor(up), torch.tensor(down), torch.tensor(50)), torch.tensor(listeners))
         return int(column.up), int(column.down)
 
     assert add([1, 2], 10, [0, 1]) == (3, 20)  # 0 and 1 get the only message there is
@@ -96,13 +97,13 @@ def test_partial_participation_by_hand():
 
 def test_partial_participation_in_both_columns():
     """Messages of real payloads: two rounds missed cost two frames or a snapshot by each column's own sizes."""
-    dim, ledger = 100, Ledger(2, CPU)
+    dim, ledger = 100, Ledger.empty(2, CPU)
     increment = torch.zeros(dim)
     increment[:30] = 1.0
     up, down = {"delta": Dense(torch.ones(1, dim))}, {"increment": Nonzeros(increment)}
     replica = {"z": torch.ones(dim)}
     for listeners in ([0], [0], [1]):
-        ledger.add_round(up, down, replica, torch.tensor(listeners))
+        ledger = ledger.add_round(up, down, replica, torch.tensor(listeners))
     frame = len(encode(down, FrameKind.DOWN, 0))
     snapshot = len(encode({"z": Dense(replica["z"])}, FrameKind.STATE, 0))
     assert frame < snapshot < 3 * frame
@@ -116,7 +117,8 @@ def test_partial_participation_in_both_columns():
 
 def test_nobody_listens():
     column = Column.empty(3, CPU)
-    column.add(torch.tensor([5]), torch.tensor(7), torch.tensor(9), torch.tensor([], dtype=torch.int64))
+    nobody = torch.tensor([], dtype=torch.int64)
+    column = column.add(Sizes(torch.tensor([5]), torch.tensor(7), torch.tensor(9)), nobody)
     assert (int(column.up), int(column.down), int(column.log)) == (5, 0, 7)
 
 
@@ -124,38 +126,35 @@ def test_counts_do_not_overflow_32_bits():
     column = Column.empty(1, CPU)
     size = frame_nbytes({"z": Dense(of_shape(2**31))})
     for _ in range(3):
-        column.add(size, size, size, torch.tensor([0]))
+        column = column.add(Sizes(size, size, size), torch.tensor([0]))
     assert int(column.up) == int(column.down) == 3 * int(size) > 2**34
 
 
-def some_rounds(ledger, rounds):
+def after(ledger, rounds):
     for t in rounds:
         up = {"delta": Dense(torch.ones(2, 10 + t))}
-        ledger.add_round(up, {"z": Dense(torch.ones(10))}, {"z": torch.ones(10)}, torch.tensor([t % 3, 3]))
+        ledger = ledger.add_round(up, {"z": Dense(torch.ones(10))}, {"z": torch.ones(10)}, torch.tensor([t % 3, 3]))
+    return ledger
 
 
 def test_a_restored_ledger_goes_on_as_if_nothing_had_happened():
-    whole, first = Ledger(4, CPU), Ledger(4, CPU)
-    some_rounds(whole, range(6))
-    some_rounds(first, range(2))
+    start = Ledger.empty(4, CPU)
+    whole, first = after(start, range(6)), after(start, range(2))
     saved = {name: tensor.clone() for name, tensor in first.state().items()}
     assert set(saved) == {f"{c}_{f}" for c in ("wire", "paper") for f in ("up", "down", "log", "have")}
-    second = Ledger(4, CPU)
-    second.restore(saved)
+    second = Ledger.of(saved)
     assert second.totals() == first.totals()
-    some_rounds(second, range(2, 6))
+    second = after(second, range(2, 6))
     assert second.totals() == whole.totals()
     assert all(torch.equal(tensor, whole.state()[name]) for name, tensor in second.state().items())
 
 
-def test_a_saved_state_is_not_changed_by_later_rounds():
-    ledger = Ledger(4, CPU)
-    some_rounds(ledger, range(2))
-    state = ledger.state()
-    before = {name: tensor.clone() for name, tensor in state.items()}
-    some_rounds(ledger, range(2, 4))
-    assert all(torch.equal(state[name], before[name]) for name in state)
+def test_a_ledger_is_a_value():
+    ledger = after(Ledger.empty(4, CPU), range(2))
+    before = {name: tensor.clone() for name, tensor in ledger.state().items()}
+    after(ledger, range(2, 4))
+    assert all(torch.equal(ledger.state()[name], before[name]) for name in before)
 
 
 def test_the_start_is_free():
-    assert set(Ledger(3, CPU).totals().values()) == {0}
+    assert set(Ledger.empty(3, CPU).totals().values()) == {0}

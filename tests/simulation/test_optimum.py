@@ -6,9 +6,9 @@ import torch
 from fedcef.core.errors import ProblemError
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.loop import run
-from fedcef.runs.settings import load_settings
+from fedcef.runs.run import run
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.optimum import solve
 

@@ -68,13 +68,15 @@ class Spender:
     levels: Sequence[Level]
     plays: Sequence[Play]
     """How a round is done at each level."""
+    overwrites: bool = False
+    """Whether that overwrites the state that it is given, as recorded rounds do."""
 
     def play(self, state: RunState, number: int) -> tuple[RunState, Message]:
         """The next round; what it costs is read back from the ledger."""
         assert state.spending is not None, "a run with a budget knows what it has spent"
         spent, spending = state.ledger.sent(), state.spending
         level = self._choose(spending, number, self.budget.total - spent)
-        kept = state.clone() if state.finite.is_cuda else state  # a recorded round overwrites what it is given
+        kept = state.clone() if self.overwrites else state
         while True:
             after, down = self.plays[level](state, number)
             cost = after.ledger.sent() - spent

@@ -99,7 +99,8 @@ class Simulation:
             self._play = player(self.algorithm)
             return
         budget = Budget(training.budget, training.rounds, training.budget_tilt)
-        self.spender = Spender(budget, self._levels, [player(level.algorithm) for level in self._levels])
+        plays = [player(level.algorithm) for level in self._levels]
+        self.spender = Spender(budget, self._levels, plays, overwrites=self.is_captured)
         self._play = self.spender.play
 
     @property

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from fedcef.core import rng
+from fedcef.core.rng import Purpose
 
-PURPOSES = [rng.BATCHES, rng.COMPRESSION, rng.COHORT, rng.PARTITION, rng.PARAMETERS, rng.SYNTHETIC]
+PURPOSES = list(Purpose)
 
 
 def test_bits_are_splitmix64_s():
@@ -25,7 +26,8 @@ def test_golden_values():
     of_round = rng.round_key(3, 5, torch.arange(3))
     assert int(of_round.shared) == -516252214450741640
     assert of_round.own.tolist() == [1596367175814743245, -1936110970010891725, 1666735021086393762]
-    assert of_round.fold(2).own.tolist() == [-2558374617028061571, -3590780922087220319, -4104855598151401793]
+    folded = [-2558374617028061571, -3590780922087220319, -4104855598151401793]
+    assert of_round.fold(Purpose.COMPRESSION).own.tolist() == folded
     assert rng.bits(key, 3).tolist() == [-6411193824288604561, -5511663747979980962, 7141179953334974231]
     assert rng.uniform(key, 3).tolist() == [0.6524484863740322, 0.7012121095215252, 0.3871241409757855]
     assert rng.integers(key, 6, torch.tensor(10)).tolist() == [7, 7, 5, 9, 1, 6]
@@ -180,3 +182,17 @@ def test_subsets_choose_every_index_equally_often():
         counts[rng.subset(key, 12, 3)] += 1
     expected = draws * 3 / 12
     assert float((counts - expected).abs().max()) < 5 * (expected * 0.75) ** 0.5
+
+
+def test_purposes_are_what_they_always_were():
+    """A change here changes every run ever recorded; a new purpose takes the next number."""
+    assert [purpose.value for purpose in Purpose] == list(range(1, 13))
+    assert [purpose.name for purpose in Purpose][:3] == ["BATCHES", "COMPRESSION", "COHORT"]
+    assert Purpose.NOISE == 12
+
+
+def test_keys_are_folded_for_a_purpose_only():
+    with pytest.raises(ValueError, match="13 is not a valid Purpose"):
+        rng.round_key(0, 0, torch.arange(2)).fold(13)
+    with pytest.raises(ValueError, match="0 is not a valid Purpose"):
+        rng.data_key(0, 0)

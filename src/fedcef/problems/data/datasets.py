@@ -98,7 +98,7 @@ def cache_folder() -> Path:
     """Where data sets are kept: $FEDCEF_DATA, or `fedcef` in the platform's folder for caches."""
     if chosen := os.environ.get("FEDCEF_DATA"):
         return Path(chosen).expanduser()
-    return user_cache_path("fedcef", appauthor=False)
+    return user_cache_path("fedcef", appauthor=False, opinion=False)
 
 
 def _read_verified(name: str, folder: Path, file: DataFile) -> bytes:

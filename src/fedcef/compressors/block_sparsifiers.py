@@ -25,6 +25,7 @@ class BlockwiseTopK(Sparsifier):
     """The number of entries in a block."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The largest entries of every block; a shorter last block keeps its share, too."""
         whole = x.shape[-1] // self.length * self.length
         kept = []
         if whole:
@@ -36,6 +37,7 @@ class BlockwiseTopK(Sparsifier):
         return self.at(torch.cat(kept, dim=-1), x)
 
     def contraction(self, dim: int) -> float:
+        """That of the worst block."""
         blocks, rest = divmod(dim, self.length)
         sizes = [self.length] * (blocks > 0) + [rest] * (rest > 0)
         values = blocks * self.count(self.length) + (self.count(rest) if rest else 0)
@@ -53,6 +55,7 @@ class BlockTopK(Sparsifier):
     """The number of entries in a block."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The blocks of largest norm, and what is left after the last whole block."""
         whole = x.shape[-1] // self.length * self.length
         rest = torch.arange(whole, x.shape[-1], device=x.device).expand(*x.shape[:-1], -1)
         if not whole:
@@ -63,6 +66,7 @@ class BlockTopK(Sparsifier):
         return self.at(torch.cat([kept.flatten(-2), rest], dim=-1), x)
 
     def contraction(self, dim: int) -> float:
+        """1 - (1 - d²)m/M if m of M blocks are kept; 0 if there is no whole block and d² is 0."""
         blocks = dim // self.length
         values = self.length * self.count(blocks) + dim % self.length if blocks else dim
         return self.bound(self.count(blocks), blocks, values) if blocks else self.bound(dim, dim)

@@ -41,10 +41,13 @@ class Identity(Compressor):
     """C(x) = x: nothing is compressed."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """x itself."""
         return Dense(x)
 
     def contraction(self, dim: int) -> float:
+        """0."""
         return 0.0
 
     def variance(self, dim: int) -> float:
+        """0."""
         return 0.0

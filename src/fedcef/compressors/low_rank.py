@@ -44,9 +44,11 @@ class PowerSGD(Compressor):
     """The shapes of the tensors; `fit` takes those of the model.  Without them the vector is sent as it is."""
 
     def fit(self, layout: Layout) -> PowerSGD:
+        """The compressor for tensors of these shapes."""
         return replace(self, shapes=layout.shapes)
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """Two factors of each matrix, and the other stretches as they are."""
         left, right, rest = [x[..., :0]], [x[..., :0]], [x[..., :0]]
         sent = self._sent(x.shape[-1])
         sizes = [shape if isinstance(shape, int) else prod(shape) for shape in sent]
@@ -61,6 +63,7 @@ class PowerSGD(Compressor):
         return LowRank(thin, wide, plain, tuple(sent), self.rank)
 
     def contraction(self, dim: int) -> float:
+        """1 - r/min(n, m) of the worst matrix; 0 if none is sent as factors."""
         matrices = [shape for shape in self._sent(dim) if not isinstance(shape, int)]
         return max((1 - self.rank / min(shape) for shape in matrices), default=0.0)
 

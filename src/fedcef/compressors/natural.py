@@ -28,18 +28,23 @@ class Natural(Compressor):
     """Whether to round at random, so that E C(x) = x; otherwise to the nearest."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """A power of two for each entry."""
         return Dense(random_powers(x, key.own) if self.unbiased else nearest_powers(x))
 
     def contraction(self, dim: int) -> float:
+        """1/9 to nearest, 1/8 at random."""
         return 1 / 8 if self.unbiased else 1 / 9
 
     def variance(self, dim: int) -> float | None:
+        """1/8 if it rounds at random."""
         return 1 / 8 if self.unbiased else None
 
 
 def nearest_powers(x: Tensor) -> Powers:
+    """The power of two nearest to each entry of x, (..., k)."""
     return Powers.of((x * (4 / 3)).to(torch.float32))
 
 
 def random_powers(x: Tensor, key: Tensor) -> Powers:
+    """One of the two powers of two beside each entry of x, (..., k), drawn so that its mean is the entry."""
     return Powers.of((x * (2 / (1 + uniform(key, x.shape[-1])))).to(torch.float32))

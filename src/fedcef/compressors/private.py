@@ -49,6 +49,7 @@ class Private(Compressor):
     """Where ξ comes from; a deployed client puts its own secret source here."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """What the inner compressor sends for x after clipping and noise."""
         bounded = self.bounded(x, key)
         noisy = bounded + self.noise * self.clip * self.draw(bounded, key)
         return self.inner.compress(noisy.to(x.dtype), key)
@@ -61,8 +62,10 @@ class Private(Compressor):
             x = x * x.new_zeros(x.shape[-1]).index_fill(0, drawn, 1)  # a NaN stays one
         return x * (self.clip / norm(x).clamp(min=self.clip))
 
-    def contraction(self, dim: int) -> None:
+    def contraction(self, dim: int) -> float | None:
+        """None: noise does not shrink with x."""
         return None
 
     def fit(self, layout: Layout) -> Private:
+        """The same with the inner compressor fitted."""
         return replace(self, inner=self.inner.fit(layout))

@@ -31,11 +31,14 @@ class QSGD(RandomRounding):
     """What the levels are fractions of: the block's Euclidean norm, as published, or its largest entry."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """Each entry as a number of levels, and a scale for each block."""
         return self.rounded(x, self.levels, key)
 
     def top(self, unit: Tensor, dim: int) -> Tensor:
+        """The block's Euclidean norm, or its largest entry, which is 1."""
         return total(unit.square()).sqrt() if self.norm == "l2" else torch.ones_like(unit[..., :1])
 
     def omega(self, dim: int) -> float:
+        """min(n/(4s²), √n/s) in blocks of n."""
         count = block_length(dim, self.block)
         return min(count / (4 * self.levels**2), sqrt(count) / self.levels)

@@ -26,6 +26,8 @@ from fedcef.wire import TABLES, Dense, Levels, Payload
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RandomRounding(Compressor):
+    """Random rounding to equally spaced levels of each block; what the levels are fractions of is up to the method."""
+
     block: Block = 128
     """How many entries share a scale; 0: all."""
     unbiased: bool = False
@@ -40,12 +42,14 @@ class RandomRounding(Compressor):
         """The size S of each block, (..., blocks, 1), where the largest entry is 1; what is above it is cut off."""
 
     def contraction(self, dim: int) -> float | None:
+        """ω/(1+ω); with `unbiased` ω, if that is below 1."""
         omega = self.omega(dim)
         if self.unbiased:
             return omega if omega < 1 else None
         return omega / (1 + omega)
 
     def variance(self, dim: int) -> float | None:
+        """ω with `unbiased`, otherwise None."""
         return self.omega(dim) if self.unbiased else None
 
     def rounded(self, x: Tensor, levels: int, key: Key) -> Payload:

@@ -75,9 +75,11 @@ class Drive(_Rotation):
     """Signs after a random rotation (DRIVE): one bit an entry, whatever the vector looks like."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """A sign for each entry of the rotated vector."""
         return self.rotated(x, 1, key)
 
     def contraction(self, dim: int) -> float | None:
+        """1/2, or None with `unbiased`."""
         return self.bound(1)
 
 
@@ -89,7 +91,9 @@ class Eden(_Rotation):
     """Bits for each entry."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The nearest level for each entry of the rotated vector."""
         return self.rotated(x, self.bits, key)
 
     def contraction(self, dim: int) -> float | None:
+        """By bits, `WORST`; None with `unbiased`."""
         return self.bound(self.bits)

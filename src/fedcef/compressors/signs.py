@@ -28,9 +28,11 @@ class ScaledSign(Compressor):
     """How many entries share a scale; 0: all, as published."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """A sign for each entry and a mean magnitude for each block."""
         return Dense(coded(x, "sign", self.block))
 
     def contraction(self, dim: int) -> float:
+        """1 - 1/n in blocks of n."""
         return 1 - 1 / block_length(dim, self.block)
 
 
@@ -42,6 +44,7 @@ class OneBit(Compressor):
     """How many entries share the two means; 0: all."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """A bit for each entry and two means for each block."""
         blocks, filled = split(x, self.block), present(x, self.block)
         size = largest_size(blocks)
         unit = divided(blocks, size)
@@ -52,4 +55,5 @@ class OneBit(Compressor):
         return Dense(LevelTables(join(~below, x.shape[-1]).to(torch.uint8), table, 1, self.block))
 
     def contraction(self, dim: int) -> float:
+        """1 - 1/n in blocks of n."""
         return 1 - 1 / block_length(dim, self.block)

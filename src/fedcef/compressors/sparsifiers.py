@@ -26,6 +26,8 @@ Ratio = Annotated[float, Field(gt=0, le=1)]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sparsifier(Compressor):
+    """A share of the entries, kept by some rule; the others are 0."""
+
     ratio: Ratio = 0.1
     """The share of entries kept."""
     values: ValueCoder = "native"
@@ -55,6 +57,7 @@ class TopK(Sparsifier):
     """The largest entries in absolute value, over the whole vector; ties go to the lowest index."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The largest entries and where they are."""
         return self.keep(x)
 
     def keep(self, x: Tensor) -> Sparse:
@@ -62,6 +65,7 @@ class TopK(Sparsifier):
         return self.at(largest(x, self.count(x.shape[-1])), x)
 
     def contraction(self, dim: int) -> float:
+        """1 - (1 - d²)k/p."""
         return self.bound(self.count(dim), dim)
 
 
@@ -85,6 +89,7 @@ class RandK(Sparsifier):
     methods without error feedback, and no contraction.  As the draw is shared, a mean over clients is no less noisy."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The entries drawn, and the key that they were drawn with."""
         dim = x.shape[-1]
         count = self.count(dim)
         support = subset(key.shared, dim, count)
@@ -95,10 +100,12 @@ class RandK(Sparsifier):
         return Seeded(self.as_sent(kept), key.shared, dim, support)
 
     def contraction(self, dim: int) -> float | None:
+        """1 - (1 - d²)k/p in expectation; None with `unbiased` unless all are kept."""
         count = self.count(dim)
         return None if self.unbiased and count < dim else self.bound(count, dim)
 
     def variance(self, dim: int) -> float | None:
+        """p/k - 1 with `unbiased` and values that travel exactly, otherwise None."""
         count = self.count(dim)
         return dim / count - 1 if (self.unbiased or count == dim) and self.values in EXACT else None
 
@@ -111,9 +118,11 @@ class LayerwiseTopK(Sparsifier):
     """The lengths of the stretches; `fit` takes those of the parameter tensors."""
 
     def fit(self, layout: Layout) -> LayerwiseTopK:
+        """The compressor for parameter tensors of these sizes."""
         return replace(self, sizes=layout.sizes)
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The largest entries of each stretch."""
         start, kept = 0, []
         for layer in torch.split(x, list(self.sizes) or x.shape[-1], dim=-1):
             kept.append(start + largest(layer, self.count(layer.shape[-1])))
@@ -121,6 +130,7 @@ class LayerwiseTopK(Sparsifier):
         return self.at(torch.cat(kept, dim=-1), x)
 
     def contraction(self, dim: int) -> float:
+        """That of the worst stretch."""
         sizes = self.sizes or (dim,)
         values = sum(map(self.count, sizes))
         return max(self.bound(self.count(size), size, values) for size in sizes)

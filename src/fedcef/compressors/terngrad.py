@@ -31,9 +31,11 @@ class TernGrad(RandomRounding):
     """Entries are first cut to this times the block's root mean square, 2.5 in the paper; 0: not."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """-1, 0 or 1 for each entry, and a scale for each block."""
         return self.rounded(x, 1, key)
 
     def top(self, unit: Tensor, dim: int) -> Tensor:
+        """The largest entry, which is 1, or what entries are cut to."""
         one = torch.ones_like(unit[..., :1])
         if not self.clip:
             return one
@@ -41,13 +43,16 @@ class TernGrad(RandomRounding):
         return torch.minimum(one, self.clip * mean_square.sqrt())
 
     def omega(self, dim: int) -> float:
+        """(√n - 1)/2 in blocks of n."""
         return (sqrt(block_length(dim, self.block)) - 1) / 2
 
     def contraction(self, dim: int) -> float | None:
+        """As for any random rounding; with `clip` see the top of the file."""
         if not self.clip:
             return super().contraction(dim)
         left = min(1, self.clip / sqrt(block_length(dim, self.block)))
         return None if self.unbiased else 1 - left / (1 + self.omega(dim))
 
     def variance(self, dim: int) -> float | None:
+        """ω with `unbiased`, but None with `clip`, which is biased."""
         return None if self.clip else super().variance(dim)

@@ -40,6 +40,7 @@ class ThreeLC(Compressor):
     """How many entries share a scale; 0: all, as published."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """-1, 0 or 1 for each entry, and a scale for each block."""
         blocks = split(x, self.block)
         size = largest_size(blocks)
         unit = divided(blocks, size)
@@ -48,4 +49,5 @@ class ThreeLC(Compressor):
         return Dense(Levels(codes, as_scales(best_multiple(unit, signs), size), "ternary", self.block))
 
     def contraction(self, dim: int) -> float:
+        """1 - 1/n in blocks of n."""
         return 1 - 1 / block_length(dim, self.block)

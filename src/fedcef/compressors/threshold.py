@@ -30,6 +30,7 @@ class Threshold(Compressor):
     """How kept values travel; "native" is the type in which the algorithm computes."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """The entries that reach the threshold, or all of them if that is shorter."""
         size = largest_size(x)
         ratio = divided(x, size).abs()
         threshold = self.factor * (total(ratio.square()) / x.shape[-1]).sqrt()
@@ -37,5 +38,6 @@ class Threshold(Compressor):
         return Nonzeros(cast_to(torch.where(dropped, 0, x), self.values))
 
     def contraction(self, dim: int) -> float:
+        """min(factor², 1 - 1/p), and what rounding the values adds."""
         kept = 1 - min(self.factor**2, 1 - 1 / dim)
         return 1 - (1 - coding_error(self.values, 1, 0)) * kept

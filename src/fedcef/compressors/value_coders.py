@@ -39,6 +39,8 @@ EXACT = ("native", "float32")
 
 
 class Coder(NamedTuple):
+    """A way in which kept values travel, and the bound d² on what it loses."""
+
     code: Callable[[Tensor, int], Tensor | Values]  # values (..., k), how many share a scale
     error: Callable[[int], float]  # d² of as many values with one scale
 

@@ -80,6 +80,7 @@ def encode_head(form: int, values: int, dim: int, lead: torch.Size) -> bytes:
 
 
 def read_head(reader: Reader, max_dim: int) -> Head:
+    """The next head, of a dimension up to `max_dim`."""
     form, values, dim = reader.unpack(HEAD, "the head of a payload")
     if dim > max_dim:
         raise WireError(f"A vector of dimension {dim} is too large; at most {max_dim} is accepted here.")
@@ -87,11 +88,13 @@ def read_head(reader: Reader, max_dim: int) -> Head:
 
 
 def encode_count(count: int, dim: int) -> bytes:
+    """How many entries are sent of a vector of this dimension."""
     _require_at_most_dim(count, dim)
     return COUNT.pack(count)
 
 
 def read_count(reader: Reader, dim: int) -> int:
+    """The next count of entries, at most the dimension."""
     count: int = reader.unpack(COUNT, "the entry count")[0]
     _require_at_most_dim(count, dim)
     return count

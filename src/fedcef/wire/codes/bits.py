@@ -17,6 +17,7 @@ _CHUNK = 1 << 15  # numbers packed at a time: what is computed for them stays in
 
 
 def bytes_for(bits: int) -> int:
+    """How many bytes so many bits take."""
     return (bits + 7) // 8
 
 

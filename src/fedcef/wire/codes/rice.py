@@ -83,12 +83,14 @@ def best_group_parameters(gaps: Tensor, count: Tensor) -> Parameters:
 
 
 def rice_bytes(gaps: Integers, parameter: int) -> bytes:
+    """Gaps (k,) with one Rice parameter for all."""
     unary = pack_unary(gaps >> parameter)
     low = pack_fixed(gaps & ((1 << parameter) - 1), parameter)
     return _RICE.pack(parameter, len(unary)) + unary + low
 
 
 def grouped_bytes(gaps: Integers, parameters: Integers) -> bytes:
+    """Gaps (k,) with a Rice parameter for each group."""
     widths = np.repeat(parameters, GROUP)[: len(gaps)]
     unary = pack_unary(gaps >> widths)
     low = pack_varied((gaps & ((1 << widths) - 1)).astype(np.uint64), widths)

@@ -36,6 +36,7 @@ class Alphabet(NamedTuple):
     width: int
 
     def packed_nbytes(self, count: int) -> int:
+        """The bytes of so many packed symbols."""
         return bytes_for(count * self.width) if self.width else (count + 4) // 5
 
     @property

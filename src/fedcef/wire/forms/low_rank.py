@@ -36,9 +36,11 @@ class LowRank(Payload):
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        """The sum of the shapes' sizes."""
         return sum(shape if isinstance(shape, int) else shape[0] * shape[1] for shape in self.shapes)
 
     def dense(self) -> Tensor:
+        """The products of the factors and the plain stretches, in the order of the shapes."""
         left, right, rest = 0, 0, 0
         pieces = [self.rest[..., :0]]
         for shape in self.shapes:
@@ -52,17 +54,21 @@ class LowRank(Payload):
         return torch.cat(pieces, dim=-1)
 
     def nbytes(self) -> Tensor:
+        """The head, the shapes and 4 bytes a number."""
         numbers = self.left.shape[-1] + self.right.shape[-1] + self.rest.shape[-1]
         return for_each_vector(HEAD.size + _FIELDS.size + _SHAPE.size * len(self.shapes) + 4 * numbers, self.left)
 
     def paper_nbytes(self) -> Tensor:
+        """4 bytes a number."""
         return for_each_vector(4 * (self.left.shape[-1] + self.right.shape[-1] + self.rest.shape[-1]), self.left)
 
     def rows(self) -> list[Payload]:
+        """A payload for each vector of the stack."""
         parts = zip(self.left.unbind(), self.right.unbind(), self.rest.unbind(), strict=True)
         return [LowRank(*part, self.shapes, self.rank) for part in parts]
 
     def encode(self) -> bytes:
+        """The head, the shapes and the numbers."""
         head = encode_head(LOW_RANK, _FLOAT32.code, self.dim, self.left.shape[:-1])
         _require_rank(self.rank)
         shapes = [(shape, 0) if isinstance(shape, int) else shape for shape in self.shapes]
@@ -81,10 +87,12 @@ class LowRank(Payload):
         return head + fields + b"".join(to_bytes(part) for part in parts)
 
     def largest(self) -> float:
+        """The largest magnitude of factors and plain entries."""
         return max(largest_of(part) for part in (self.left, self.right, self.rest))
 
     @classmethod
     def read(cls, reader: Reader, head: Head) -> LowRank:
+        """What follows the head; no product is computed."""
         if head.values != _FLOAT32.code:
             raise WireError(f"A low-rank vector has values of type {head.values}; only 1 (float32) is allowed.")
         rank, count = reader.unpack(_FIELDS, "the rank and the number of shapes")

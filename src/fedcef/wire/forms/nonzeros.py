@@ -22,12 +22,15 @@ class Nonzeros(Payload):
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        """The length of the vector."""
         return self.vector.shape[-1]
 
     def dense(self) -> Tensor:
+        """The vector, without negative zeros."""
         return Floats(self._positive_zeros()).dense()
 
     def nbytes(self) -> Tensor:
+        """The size of the sparse or of the dense form, whichever is smaller."""
         if self.vector.ndim == 1 and self.vector.device.type == "cpu":  # nobody waits for a count
             return torch.minimum(self._sparse().nbytes(), Dense(self.vector).nbytes())
         mask = self.vector != 0
@@ -36,9 +39,11 @@ class Nonzeros(Payload):
         return torch.minimum(sparse, Dense(self.vector).nbytes())
 
     def paper_nbytes(self) -> Tensor:
+        """8 bytes a non-zero entry, or 4 for each entry if that is less."""
         return torch.minimum(8 * (self.vector != 0).sum(-1), Dense(self.vector).paper_nbytes())
 
     def rows(self) -> list[Payload]:
+        """A payload for each vector of the stack."""
         return [Nonzeros(row) for row in self.vector.unbind()]
 
     def encode(self) -> bytes:
@@ -54,6 +59,7 @@ class Nonzeros(Payload):
         return Sparse(self.vector[indices], indices, self.dim)
 
     def largest(self) -> float:
+        """The largest magnitude of the entries."""
         return largest_of(self.vector)
 
     def _positive_zeros(self) -> Tensor:

@@ -32,21 +32,27 @@ class Relay(Payload):
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        """The length of the parts."""
         return self.parts.dim
 
     def dense(self) -> Tensor:
+        """The factor times the mean of the parts."""
         return self.factor * mean(self.parts.rows()) + 0.0  # no negative zeros, as in `Nonzeros`
 
     def nbytes(self) -> Tensor:
+        """The head, the factor and the parts."""
         return HEAD.size + _FIELDS.size + self.parts.nbytes().sum()
 
     def paper_nbytes(self) -> Tensor:
+        """The sum over the parts."""
         return self.parts.paper_nbytes().sum()
 
     def rows(self) -> list[Payload]:
+        """An error: a relay is what is sent to all, so there is no stack of them."""
         raise WireError("A relay is a single payload; it has no rows.")
 
     def encode(self) -> bytes:
+        """The head, the factor and the parts."""
         rows = self.parts.rows()
         if not 1 <= len(rows) <= MAX_PARTS:
             raise WireError(f"A relay of {len(rows)} payloads cannot be sent; 1 to {MAX_PARTS} are allowed.")
@@ -55,10 +61,12 @@ class Relay(Payload):
         return head + _FIELDS.pack(self.factor, len(rows)) + b"".join(row.encode() for row in rows)
 
     def largest(self) -> float:
+        """The largest magnitude in any part."""
         return max(row.largest() for row in self.parts.rows())
 
     @classmethod
     def read(cls, reader: Reader, head: Head, read_part: Callable[[Reader, int], Payload]) -> Relay:
+        """What follows the head; `read_part` reads a payload of the given dimension."""
         if head.values != 0:
             raise WireError(f"A relay has no value type of its own, so the byte must be 0; it is {head.values}.")
         factor, count = reader.unpack(_FIELDS, "the factor and the number of relayed payloads")
@@ -77,27 +85,35 @@ class Rows(Payload):
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        """The length of the vectors."""
         return self.payloads[0].dim
 
     def dense(self) -> Tensor:
+        """The decoded vectors, (N, p)."""
         return torch.stack([payload.dense() for payload in self.payloads])
 
     def nbytes(self) -> Tensor:
+        """The sizes, (N,)."""
         return torch.stack([payload.nbytes() for payload in self.payloads])
 
     def paper_nbytes(self) -> Tensor:
+        """The sizes by the paper's rule, (N,)."""
         return torch.stack([payload.paper_nbytes() for payload in self.payloads])
 
     def rows(self) -> list[Payload]:
+        """The payloads."""
         return list(self.payloads)
 
     def add_to(self, total: Tensor) -> None:
+        """An error: a stack is not one vector."""
         raise WireError("A stack of payloads cannot be added to one vector; take it apart with rows().")
 
     def encode(self) -> bytes:
+        """An error: a stack is not sent as one payload."""
         return encode_head(0, 0, self.dim, torch.Size([len(self.payloads)]))  # says what is wrong
 
     def largest(self) -> float:
+        """The largest magnitude in any of the payloads."""
         return max(payload.largest() for payload in self.payloads)
 
 

@@ -26,26 +26,33 @@ _FIELDS = struct.Struct("<Bq")  # log2 of the block, key
 
 @dataclass(frozen=True, eq=False)
 class Rotated(Payload):
+    """The values of a rotated vector and the key of its signs."""
+
     values: Sent  # (..., ⌈dim / block⌉ · block)
     key: Tensor  # (...) int64, or () for all
     dim: int
     block: int
 
     def dense(self) -> Tensor:
+        """The values, rotated back."""
         return unrotate(as_values(self.values).dense(), self.key, self.dim, self.block)
 
     def nbytes(self) -> Tensor:
+        """The head, block and key, and the values."""
         return HEAD.size + _FIELDS.size + as_values(self.values).nbytes()
 
     def paper_nbytes(self) -> Tensor:
+        """4 bytes an entry."""
         return as_values(self.values).each(4 * self.dim)
 
     def rows(self) -> list[Payload]:
+        """A payload for each vector of the stack."""
         keys = self.key.expand(self.values.shape[:-1]).unbind()
         pairs = zip(rows_of(self.values), keys, strict=True)
         return [Rotated(values, key, self.dim, self.block) for values, key in pairs]
 
     def encode(self) -> bytes:
+        """The head, block and key, and the values."""
         values = as_values(self.values)
         head = encode_head(ROTATED, values.code, self.dim, values.shape[:-1])
         size = padded_size(self.dim, self.block)
@@ -57,10 +64,12 @@ class Rotated(Payload):
         return head + _FIELDS.pack(self.block.bit_length() - 1, int(self.key)) + values.encode()
 
     def largest(self) -> float:
+        """The largest magnitude of its values: numbers, scales or levels."""
         return as_values(self.values).largest()
 
     @classmethod
     def read(cls, reader: Reader, head: Head) -> Rotated:
+        """What follows the head; nothing is rotated yet."""
         exponent, key = reader.unpack(_FIELDS, "the block and key of a rotation")
         require_block(1 << exponent)
         values = read_values(reader, head.values, padded_size(head.dim, 1 << exponent))
@@ -88,6 +97,7 @@ def padded_size(dim: int, block: int) -> int:
 
 
 def require_block(block: int) -> None:
+    """Refuse blocks that are no powers of two, or too long."""
     if not (1 <= block <= MAX_BLOCK and block & (block - 1) == 0):
         raise WireError(f"A rotation in blocks of {block} is not possible; blocks are powers of two up to {MAX_BLOCK}.")
 

@@ -21,6 +21,8 @@ _KEY = struct.Struct("<q")
 
 @dataclass(frozen=True, eq=False)
 class Seeded(Payload):
+    """Values, and the key that says where they are."""
+
     values: Sent  # (..., k), at the indices rng.subset(key, dim, k)
     key: Tensor  # () int64, shared by the stack
     dim: int
@@ -29,33 +31,41 @@ class Seeded(Payload):
     )
 
     def dense(self) -> Tensor:
+        """The values at the key's support, 0 elsewhere."""
         values, support = as_values(self.values).dense(), self._support()
         return values.new_zeros((*values.shape[:-1], self.dim)).scatter(-1, support.expand(values.shape), values)
 
     def nbytes(self) -> Tensor:
+        """The head, count, values and key."""
         return HEAD.size + COUNT.size + as_values(self.values).nbytes() + _KEY.size
 
     def paper_nbytes(self) -> Tensor:
+        """4 bytes a value, for both sides know the indices."""
         return as_values(self.values).each(4 * self.values.shape[-1])
 
     def rows(self) -> list[Payload]:
+        """A payload for each vector of the stack."""
         support = self._support()
         return [Seeded(row, self.key, self.dim, support) for row in rows_of(self.values)]
 
     def add_to(self, total: Tensor) -> None:
+        """Adds the values at the key's support; other entries are not touched."""
         total.index_add_(0, self._support(), as_values(self.values).dense().to(total.dtype))
 
     def encode(self) -> bytes:
+        """The head, count, values and key."""
         values = as_values(self.values)
         head = encode_head(SEEDED, values.code, self.dim, values.shape[:-1])
         count = encode_count(values.shape[-1], self.dim)
         return head + count + values.encode() + _KEY.pack(int(self.key))
 
     def largest(self) -> float:
+        """The largest magnitude of its values: numbers, scales or levels."""
         return as_values(self.values).largest()
 
     @classmethod
     def read(cls, reader: Reader, head: Head) -> Seeded:
+        """What follows the head; the support is not drawn yet."""
         count = read_count(reader, head.dim)
         values = read_values(reader, head.values, count)
         (key,) = reader.unpack(_KEY, "the key")

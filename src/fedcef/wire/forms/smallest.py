@@ -20,30 +20,38 @@ class Smallest(Payload):
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
+        """The length of the vector."""
         return self.choices[0].dim
 
     def dense(self) -> Tensor:
+        """The decoded value, by the first choice."""
         return self.choices[0].dense()
 
     def nbytes(self) -> Tensor:
+        """The size of the shortest choice, vector by vector."""
         return reduce(torch.minimum, [choice.nbytes() for choice in self.choices])
 
     def paper_nbytes(self) -> Tensor:
+        """The smallest size by the paper's rule."""
         return reduce(torch.minimum, [choice.paper_nbytes() for choice in self.choices])
 
     def rows(self) -> list[Payload]:
+        """A payload for each vector of the stack."""
         return [Smallest(row) for row in zip(*(choice.rows() for choice in self.choices), strict=True)]
 
     def add_to(self, total: Tensor) -> None:
+        """Adds the decoded value, by the first choice."""
         self.choices[0].add_to(total)
 
     def encode(self) -> bytes:
+        """The bytes of the shortest choice."""
         sizes = [choice.nbytes() for choice in self.choices]
         if sizes[0].ndim:
             return self.choices[0].encode()  # says what is wrong
         return min(zip(map(int, sizes), self.choices, strict=True), key=lambda pair: pair[0])[1].encode()
 
     def largest(self) -> float:
+        """That of the first choice."""
         return self.choices[0].largest()
 
 

@@ -33,13 +33,16 @@ class Levels(Values):
 
     @property
     def code(self) -> int:
+        """Its value type."""
         return LEVELS
 
     @property
     def shape(self) -> torch.Size:
+        """(..., k)."""
         return self.codes.shape
 
     def dense(self) -> Tensor:
+        """Scales times levels, float32."""
         levels = table_named(self.table).tensor(self.codes.device)[self.codes.int()]
         if self.block == 0:
             return self.scales * levels
@@ -47,13 +50,16 @@ class Levels(Values):
         return spread[..., : self.shape[-1]] * levels
 
     def nbytes(self) -> Tensor:
+        """Table, block, scales and coded codes."""
         return _FIELDS.size + 4 * self.scales.shape[-1] + symbols.plan(self.codes, self._alphabet()).nbytes
 
     def rows(self) -> list[Values]:
+        """The values of each vector of the stack."""
         pairs = zip(self.codes.unbind(), self.scales.unbind(), strict=True)
         return [Levels(codes, scales, self.table, self.block) for codes, scales in pairs]
 
     def encode(self) -> bytes:
+        """Table, block, scales and coded codes."""
         count = len(self.codes)
         _require_floats(
             self.scales, (_blocks(count, self.block),), f"scales for {count} codes in blocks of {self.block}"
@@ -63,13 +69,16 @@ class Levels(Values):
         return fields + to_bytes(self.scales) + _encoded(self.codes, self._alphabet())
 
     def each(self, size: int) -> Tensor:
+        """As many for each vector, on the device of the codes."""
         return for_each_vector(size, self.codes)
 
     def largest(self) -> float:
+        """The largest scale."""
         return largest_of(self.scales)
 
     @classmethod
     def read(cls, reader: Reader, count: int) -> Levels:
+        """The next `count` values."""
         code, block = reader.unpack(_FIELDS, "the table and block of levels")
         table = table_of_code(code)
         scales = _read_floats(reader, _blocks(count, block), "scales")
@@ -93,26 +102,32 @@ class LevelTables(Values):
 
     @property
     def code(self) -> int:
+        """Its value type."""
         return LEVEL_TABLES
 
     @property
     def shape(self) -> torch.Size:
+        """(..., k)."""
         return self.codes.shape
 
     def dense(self) -> Tensor:
+        """The levels that the codes stand for, float32."""
         index = self.codes.long()
         if self.block:
             index = index + (torch.arange(self.shape[-1], device=index.device) // self.block << self.bits)
         return self.tables.flatten(-2).gather(-1, index)
 
     def nbytes(self) -> Tensor:
+        """Bits, block, tables and coded codes."""
         return _FIELDS.size + 4 * self.tables.shape[-2:].numel() + symbols.plan(self.codes, self._alphabet()).nbytes
 
     def rows(self) -> list[Values]:
+        """The values of each vector of the stack."""
         pairs = zip(self.codes.unbind(), self.tables.unbind(), strict=True)
         return [LevelTables(codes, tables, self.bits, self.block) for codes, tables in pairs]
 
     def encode(self) -> bytes:
+        """Bits, block, tables and coded codes."""
         _require_bits(self.bits)
         count = len(self.codes)
         shape = (_blocks(count, self.block), 1 << self.bits)
@@ -121,13 +136,16 @@ class LevelTables(Values):
         return fields + to_bytes(self.tables.flatten()) + _encoded(self.codes, self._alphabet())
 
     def each(self, size: int) -> Tensor:
+        """As many for each vector, on the device of the codes."""
         return for_each_vector(size, self.codes)
 
     def largest(self) -> float:
+        """The largest level of any table."""
         return largest_of(self.tables)
 
     @classmethod
     def read(cls, reader: Reader, count: int) -> LevelTables:
+        """The next `count` values."""
         bits, block = reader.unpack(_FIELDS, "the bits and block of levels")
         _require_bits(bits)
         tables = _read_floats(reader, _blocks(count, block) << bits, "levels").reshape(-1, 1 << bits)

@@ -13,6 +13,8 @@ from fedcef.wire.reader import WireError
 
 
 class ValueType(NamedTuple):
+    """A float format: its name, its number on the wire and how its bits look."""
+
     name: str
     code: int
     dtype: torch.dtype

@@ -52,23 +52,29 @@ class Powers(Values):
 
     @property
     def code(self) -> int:
+        """Its value type."""
         return POWERS
 
     @property
     def shape(self) -> torch.Size:
+        """(..., k)."""
         return self.codes.shape
 
     def dense(self) -> Tensor:
+        """The powers, float32."""
         return (self.codes.int() << 23).view(torch.float32)
 
     def nbytes(self) -> Tensor:
+        """The coding's number and the shortest of the codings."""
         size, _, _ = self._plan()
         return _CODING.size + size
 
     def rows(self) -> list[Values]:
+        """The values of each vector of the stack."""
         return [Powers(row) for row in self.codes.unbind()]
 
     def encode(self) -> bytes:
+        """The coding's number, and exponents and signs in the shortest coding."""
         self._require_codes()
         _, coding, parameter = self._plan()
         codes = self.codes.detach().cpu().contiguous().numpy().astype(np.int64)
@@ -85,10 +91,12 @@ class Powers(Values):
         return fields + _RICE.pack(rice, len(unary)) + unary + pack_fixed(steps & ((1 << rice) - 1), rice) + signs
 
     def each(self, size: int) -> Tensor:
+        """As many for each vector, on the device of the codes."""
         return for_each_vector(size, self.codes)
 
     @classmethod
     def read(cls, reader: Reader, count: int) -> Powers:
+        """The next `count` values."""
         (coding,) = reader.unpack(_CODING, "the coding of exponents")
         if coding == FIXED:
             codes = unpack_fixed(reader.take(bytes_for(9 * count), "the exponents"), count, 9, "stream of exponents")

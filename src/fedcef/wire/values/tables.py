@@ -12,6 +12,8 @@ from fedcef.wire.reader import WireError
 
 
 class Table(NamedTuple):
+    """Levels that both sides know."""
+
     name: str
     code: int  # its number on the wire
     width: int  # bits of a packed code; 0 stands for five codes a byte in base 3
@@ -73,6 +75,7 @@ _BY_CODE = {table.code: table for table in TABLES.values()}
 
 
 def table_named(name: str) -> Table:
+    """The table of this name."""
     if name not in TABLES:
         raise WireError(f"Unknown table of levels {name!r}; allowed are {', '.join(TABLES)}.")
     return TABLES[name]

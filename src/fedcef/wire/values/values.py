@@ -64,25 +64,32 @@ class Floats(Values):
 
     @property
     def code(self) -> int:
+        """The number of the tensor's type."""
         return number_formats.of_tensor(self.numbers).code
 
     @property
     def shape(self) -> torch.Size:
+        """(..., k)."""
         return self.numbers.shape
 
     def dense(self) -> Tensor:
+        """The numbers, half precision as float32."""
         return self.numbers.float() if self.numbers.dtype.itemsize == 2 else self.numbers
 
     def nbytes(self) -> Tensor:
+        """2, 4 or 8 bytes a number."""
         return self.each(self.shape[-1] * self.numbers.dtype.itemsize)
 
     def each(self, size: int) -> Tensor:
+        """As many for each vector, on the device of the numbers."""
         return for_each_vector(size, self.numbers)
 
     def rows(self) -> list[Values]:
+        """The values of each vector of the stack."""
         return [Floats(row) for row in self.numbers.unbind()]
 
     def encode(self) -> bytes:
+        """The numbers, little endian; they must be finite."""
         return number_formats.to_bytes(self.numbers)
 
 
@@ -91,6 +98,7 @@ Sent: TypeAlias = Tensor | Values
 
 
 def as_values(sent: Sent) -> Values:
+    """The values that a payload holds, as `Values`."""
     return Floats(sent) if isinstance(sent, Tensor) else sent
 
 
@@ -100,6 +108,7 @@ def rows_of(sent: Sent) -> Sequence[Sent]:
 
 
 def largest_of(numbers: Tensor) -> float:
+    """The largest magnitude, read back; 0 if there are no numbers."""
     return float(numbers.abs().max()) if numbers.numel() else 0.0
 
 

@@ -4,7 +4,7 @@
     plan.py         which fault happens when, and what has happened
     network.py      SuperLink and SuperNodes as processes, and how to start a run
     play.py         a deployment from its first round to its last, whatever dies meanwhile
-    client.py, work.py   the ClientApp with faults         server.py   the ServerApp with faults
+    client.py, reply.py  the ClientApp with faults         server.py   the ServerApp with faults
     disk.py         a disk that kills or is full           forge.py    what becomes of messages
     checks.py       what must hold                         report.py   the table
     loopback.py     the quick stage, in one process

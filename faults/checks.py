@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from deployment.setting import equal, simulation
 from faults.plan import Event, Plan
-from fedcef.deployment import Coordinator, Store
+from fedcef.deployment import ClientStore, Coordinator
 from fedcef.runs.settings import Settings
 from fedcef.wire import decode, split
 
@@ -45,8 +45,8 @@ NEVER = ("another state", "another replica", "lost state", "other vectors")
 class Watch:
     """Looks at the disks of a deployment from outside."""
 
-    def __init__(self, folder: Path, config: Settings, plan: Plan) -> None:
-        self.folder, self.config, self.plan, self.run = folder, config, plan, folder / "run"
+    def __init__(self, folder: Path, settings: Settings, plan: Plan) -> None:
+        self.folder, self.settings, self.plan, self.run = folder, settings, plan, folder / "run"
         self.violations: list[str] = []
         self.frames: dict[int, str] = {}
         self.gaps: list[float] = []
@@ -81,10 +81,10 @@ class Watch:
     def finished(self) -> None:
         self._read_log()
         server = self._recovered()
-        self._require(self.rounds == server.round == self.config.rounds, f"{self.rounds} rounds are logged.")
+        self._require(self.rounds == server.round == self.settings.rounds, f"{self.rounds} rounds are logged.")
         records = [json.loads(line) for line in (self.run / "rounds.jsonl").read_text().splitlines()]
         numbers = [record["round"] for record in records]
-        self._require(numbers == list(range(self.config.rounds + 1)), f"The records are of rounds {numbers}.")
+        self._require(numbers == list(range(self.settings.rounds + 1)), f"The records are of rounds {numbers}.")
         self._measure(server)
         self.history = self._accepted()
         counts = [len(members) for members in self.history]
@@ -128,12 +128,12 @@ class Watch:
         copy = self.folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.run, copy)
-        return Coordinator.recover(copy, terms=self.config.deployment, watch=self.violations.append)
+        return Coordinator.recover(copy, deployment=self.settings.deployment, tell=self.violations.append)
 
     def _measure(self, server: Coordinator) -> None:
         """How far c is from the mean of the c_i, of c's size."""
         states = self._client_states(server)
-        c = server.books.server.get("c", server.books.replica.get("c"))
+        c = server.state.server.get("c", server.state.replica.get("c"))
         if any(state is None for state in states):
             self.violations.append(f"After {server.round} rounds a client has lost its state.")
         elif server.round:
@@ -144,10 +144,10 @@ class Watch:
     def _client_states(self, server: Coordinator) -> list:
         """Every client's true state: the one that its next order would make it go on with."""
         states = []
-        for client, last in enumerate(server.books.last):
-            state = Store(self.folder / "states" / f"client-{client}", client).load(server.run)
+        for client, last in enumerate(server.state.last):
+            state = ClientStore(self.folder / "states" / f"client-{client}", client).load(server.run)
             if last is None:
-                states.append(server.method.algorithm.client_init(server.method.z0))
+                states.append(server.protocol.algorithm.client_init(server.protocol.z0))
             elif state is not None and last in (state.stamp, state.base):
                 states.append(state.pending if last == state.stamp else state.committed)
             else:
@@ -173,18 +173,18 @@ class Watch:
     def _compare(self, server: Coordinator) -> None:
         """With the simulator, told who took part."""
         cohorts = [torch.tensor(sorted(members)) for members in self.history]
-        simulated = simulation(self.config)
-        simulated.cohort = lambda round_: cohorts[min(int(round_), len(cohorts) - 1)]
+        simulated = simulation(self.settings)
+        simulated.engine.rounds.cohort = lambda round_: cohorts[min(int(round_), len(cohorts) - 1)]
         for _ in cohorts:
             simulated.step()
         states = [
             state if state is not None else {name: table[i] * torch.nan for name, table in simulated.clients.items()}
             for i, state in enumerate(self._client_states(server))
         ]
-        model = self.config.build_problem().layout.unflatten(simulated.model())
+        model = self.settings.build_problem().layout.unflatten(simulated.model())
         self.bits = {
-            "replica": equal(server.books.replica, simulated.replica),
-            "server's state": equal(server.books.server, simulated.server),
+            "replica": equal(server.state.replica, simulated.replica),
+            "server's state": equal(server.state.server, simulated.server),
             "model.safetensors": equal(load_file(self.run / "model.safetensors"), dict(model)),
             "clients' states": all(
                 equal(state, {name: table[i] for name, table in simulated.clients.items()})

@@ -14,6 +14,6 @@ app.query()(who)
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    from faults.work import reply_to  # heavy
+    from faults.reply import reply_to  # heavy
 
     return Message(with_bytes(reply_to(bytes_of(message), context)), reply_to=message)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deployment.loopback import Loopback
-from deployment.setting import settings
+from deployment.setting import small_settings
 from deployment.test_faults import check, control_gap
 
 METHODS = ("fedcef", "fedcef lossy", "scaffold")
@@ -30,9 +30,9 @@ def play_loopback(seed: int, events: int) -> Stage:
     stage = Stage()
     while sum(stage.faults.values()) < events:
         method = METHODS[stage.runs % len(METHODS)]
-        config = settings(method, rounds=40, snapshot_every=4, seed=seed + stage.runs)
+        settings = small_settings(method, rounds=40, snapshot_every=4, seed=seed + stage.runs)
         with TemporaryDirectory() as folder:
-            loop = Loopback(config, Path(folder), seed=seed + stage.runs, chance=CHANCE)
+            loop = Loopback(settings, Path(folder), seed=seed + stage.runs, chance=CHANCE)
             try:
                 reference = check(loop.run())
                 stage.gaps.append(control_gap(loop, reference))
@@ -42,5 +42,5 @@ def play_loopback(seed: int, events: int) -> Stage:
                 stage.violations.append(f"Run {stage.runs} ({method}): {error or 'a check does not hold'}")
         stage.faults += loop.faults
         stage.refused += Counter({reason: n for reason, n in loop.outcomes.items() if reason != "accepted"})
-        stage.runs, stage.rounds = stage.runs + 1, stage.rounds + config.rounds
+        stage.runs, stage.rounds = stage.runs + 1, stage.rounds + settings.rounds
     return stage

@@ -9,18 +9,19 @@ from pathlib import Path
 from faults.checks import Watch
 from faults.network import HERE, Network
 from faults.plan import Event, Plan
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.settings import Settings
 
 STUCK_S = 600.0
 """Longer than any round takes without that anything happens."""
 
 
-def play(folder: Path, seed: int, config: Settings, events: Sequence[Event], tell: Callable[[str], None]) -> Watch:
+def play(folder: Path, seed: int, settings: Settings, events: Sequence[Event], tell: Callable[[str], None]) -> Watch:
     """Play these events in a new folder; what is returned has seen it all."""
-    plan = Plan.write(folder, seed, config.deployment.deadline_s, events)
-    watch = Watch(folder, config, plan)
-    changes = f"rounds={config.rounds} deployment.deadline_s={config.deployment.deadline_s:g}"
-    with Network(folder, config.num_clients) as network:
+    plan = Plan.write(folder, seed, settings.deployment.deadline_s, events)
+    watch = Watch(folder, settings, plan)
+    changes = f"rounds={settings.rounds} deployment.deadline_s={settings.deployment.deadline_s:g}"
+    with Network(folder, settings.num_clients) as network:
         network.begin(set=changes, out=str(watch.run))
         while True:
             _until_the_server_ends(network, watch, tell)
@@ -35,7 +36,7 @@ def play(folder: Path, seed: int, config: Settings, events: Sequence[Event], tel
     return watch
 
 
-def settings(rounds: int, deadline_s: float) -> Settings:
+def deployed_settings(rounds: int, deadline_s: float) -> Settings:
     return load_settings(
         str(HERE / "app" / "experiment.toml"), [f"rounds={rounds}", f"deployment.deadline_s={deadline_s:g}"]
     )

@@ -15,10 +15,10 @@ from faults.disk import WatchedDisk, no_space
 from faults.forge import cut, flipped, forged
 from faults.plan import FORGED, SAVES, Event, Plan
 from fedcef.algorithms.algorithm import Oracle
-from fedcef.deployment import client_store as store
-from fedcef.deployment import worker
+from fedcef.deployment import client_store
+from fedcef.deployment.client_problem import ClientGradients
 from fedcef.deployment.messages import Result, decode_order, decode_reply
-from fedcef.flower import run_client as work
+from fedcef.flower import run_client
 from fedcef.flower.settings import client_number
 
 NOTHING = Event(-1, "", 0, None)
@@ -43,12 +43,12 @@ class Trouble:
         if self.kind == "kill ClientApp alone" and self._happens():
             os.kill(os.getpid(), signal.SIGKILL)
         order = self._damaged("order", order)
-        work._worker.cache_clear()  # a process that serves many orders has a worker with another fault
+        run_client._worker.cache_clear()  # a process that serves many orders has a worker with another fault
         with (
-            patch.object(store, "Disk", lambda: WatchedDisk(self._saving)),
-            patch.object(worker, "oracle_of_round", self._watched(worker.oracle_of_round)),
+            patch.object(client_store, "Disk", lambda: WatchedDisk(self._saving)),
+            patch.object(ClientGradients, "in_round", self._watched(ClientGradients.in_round)),
         ):
-            reply = work.handle(order, context.run_config, context.node_config)
+            reply = run_client.handle(order, context.run_config, context.node_config)
         result = decode_reply(reply, len(reply))
         return self._sent(result, reply) if isinstance(result, Result) else reply
 
@@ -77,11 +77,11 @@ class Trouble:
         if self.kind == "client's disk is full" and point == full_at and self._happens():
             raise no_space()
 
-    def _watched(self, oracle_of_round: Callable[..., Oracle]) -> Callable[..., Oracle]:
+    def _watched(self, in_round: Callable[..., Oracle]) -> Callable[..., Oracle]:
         """Gradients, one of which may be the last."""
 
         def watched(*given: object) -> Oracle:
-            oracle = oracle_of_round(*given)
+            oracle = in_round(*given)
 
             def gradient(x: Tensor, k: int) -> Tensor:
                 if self.kind == "kill SuperNode during its work" and k == self.event.id % 3:

@@ -17,7 +17,7 @@ def outcome(watch: Watch) -> dict[str, Any]:
     never = [kind for kind in {event.kind for event in watch.plan.events} if not counts[kind]]
     return {
         "events": len(happened),
-        "rounds": watch.config.rounds,
+        "rounds": watch.settings.rounds,
         "kinds": {kind: _kind(kind, watch, happened) for kind in KINDS if counts[kind]},
         "points": sorted({event.point for event in happened if event.client is None}),
         "refused": dict(sorted(watch.refused().items())),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from faults.loopback import play_loopback
 from faults.plan import make_plan
-from faults.play import play, settings
+from faults.play import deployed_settings, play
 from faults.report import lines, outcome, quick
 
 HERE = Path(__file__).resolve().parent
@@ -31,9 +31,9 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fedcef-faults-"))
     loopback = quick(play_loopback(given.seed, given.loopback))
     print(f"In one process: {loopback['events']} faults, {len(loopback['violations'])} violations.", flush=True)
-    config = settings(given.rounds, given.deadline)
-    events = make_plan(given.seed, config.rounds, config.num_clients)
-    watch = play(folder / "deployment", given.seed, config, events, _tell)
+    settings = deployed_settings(given.rounds, given.deadline)
+    events = make_plan(given.seed, settings.rounds, settings.num_clients)
+    watch = play(folder / "deployment", given.seed, settings, events, _tell)
     deployment = outcome(watch)
     if len(events) >= ENOUGH > deployment["events"]:
         deployment["violations"].append(f"Only {deployment['events']} faults have happened.")

@@ -16,16 +16,15 @@ from unittest.mock import patch
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-import fedcef.deployment.coordinator as deployment_server
 from faults.disk import WatchedDisk, no_space
 from faults.plan import SERVER, Plan
-from fedcef.deployment import Coordinator
+from fedcef.deployment import Coordinator, coordinator
 from fedcef.deployment.messages import Result, decode_reply
-from fedcef.flower import run_server as flower_serve
+from fedcef.flower import run_server
 from fedcef.flower.mail import Grid as MessageGrid
 from fedcef.flower.mail import NodeInfo
 from fedcef.flower.records import bytes_of, number_of
-from fedcef.flower.round_loop import Drive
+from fedcef.flower.round_loop import RoundLoop
 from fedcef.flower.settings import Values
 from fedcef.wire import WireError
 
@@ -45,11 +44,11 @@ def main(grid: Grid, context: Context) -> None:
 def serve_with_faults(grid: MessageGrid, run_id: int, run_config: Values, plan: Plan) -> None:
     trouble = Trouble(plan, run_id)
     with (
-        patch.object(deployment_server, "Disk", lambda: WatchedDisk(trouble.at)),
-        patch.object(flower_serve, "Coordinator", type("Faulty", (FaultyCoordinator,), {"trouble": trouble})),
-        patch.object(flower_serve, "Drive", type("Faulty", (FaultyDrive,), {"trouble": trouble})),
+        patch.object(coordinator, "Disk", lambda: WatchedDisk(trouble.at)),
+        patch.object(run_server, "Coordinator", type("Faulty", (FaultyCoordinator,), {"trouble": trouble})),
+        patch.object(run_server, "RoundLoop", type("Faulty", (FaultyRoundLoop,), {"trouble": trouble})),
     ):
-        flower_serve.serve(FaultyGrid(grid, trouble), run_config)
+        run_server.run_server(FaultyGrid(grid, trouble), run_config)
 
 
 class Trouble:
@@ -87,10 +86,10 @@ class Trouble:
 class FaultyCoordinator(Coordinator):
     trouble: Trouble
 
-    def __init__(self, books, terms) -> None:
-        super().__init__(books, terms)
-        self.trouble.round, self._just_asked, self._commit = books.round, False, books.commit
-        books.commit = self._noted_commit
+    def __init__(self, state, deployment) -> None:
+        super().__init__(state, deployment)
+        self.trouble.round, self._just_asked, self._commit = state.round, False, state.commit
+        state.commit = self._noted_commit
         self.trouble.at("when it has recovered")
 
     def start_round(self, now, connected=None):
@@ -120,19 +119,19 @@ class FaultyCoordinator(Coordinator):
         self.trouble.round = self.round
         return record
 
-    def _noted_commit(self, accepted, settled, note):
+    def _noted_commit(self, accepted, ended, note):
         """Who is about to take part, by the frame that tells whether they did."""
-        frame = hashlib.sha256(settled.frame).hexdigest()
-        members = {str(one.result.client): one.result.base is None for one in accepted}
+        frame = hashlib.sha256(ended.frame).hexdigest()
+        members = {str(one.client): one.result.base is None for one in accepted}
         round_ = self.round
         self.trouble.note(round=round_, frame=frame, members=members)
-        self._commit(accepted, settled, note)
+        self._commit(accepted, ended, note)
         self.trouble.note(round=round_, logged=frame)
         if note["largest_median"]:
             self.trouble.plan.usual_size_is_known()
 
 
-class FaultyDrive(Drive):
+class FaultyRoundLoop(RoundLoop):
     trouble: Trouble
 
     def _send(self, client: int, order: bytes) -> None:

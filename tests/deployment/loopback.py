@@ -14,7 +14,16 @@ import numpy as np
 import torch
 
 from fedcef.core.errors import RunError
-from fedcef.deployment import Coordinator, Disk, RunId, Store, Terms, Worker, one_client, without_data
+from fedcef.deployment import (
+    ClientStore,
+    Coordinator,
+    DeploymentSettings,
+    Disk,
+    RunId,
+    Worker,
+    one_client,
+    without_data,
+)
 from fedcef.deployment.messages import Result, decode_reply
 from fedcef.wire import Dense, FrameKind, WireError, decode, encode
 
@@ -99,20 +108,22 @@ ALL = DOWN + CLIENT + UP + SERVER
 
 
 class Loopback:
-    def __init__(self, config, path: Path, *, terms=None, seed=0, chance=0.0, kinds=ALL, evaluate=None):
-        self.config, self.path, self.chance, self.kinds, self.evaluate = config, path, chance, kinds, evaluate
-        self.terms = terms or Terms(deadline_s=50, min_clients=min(3, config.clients_per_round or 3))
+    def __init__(self, settings, path: Path, *, deployment=None, seed=0, chance=0.0, kinds=ALL, evaluate=None):
+        self.settings, self.path, self.chance, self.kinds, self.evaluate = settings, path, chance, kinds, evaluate
+        self.deployment = deployment or DeploymentSettings(
+            deadline_s=50, min_clients=min(3, settings.clients_per_round or 3)
+        )
         self.random = np.random.default_rng(seed)
-        self.problem = config.build_problem()
+        self.problem = settings.build_problem()
         self.now, self.sequence = 0.0, 0
         self.queue: list = []
         self.faults, self.outcomes = Counter(), Counter()
         self.history: list[dict[int, bool]] = []
         self.records: list = []
         self.notes: list[str] = []
-        self.server_disk, self.disks = FaultyDisk(), [FaultyDisk() for _ in range(config.num_clients)]
+        self.server_disk, self.disks = FaultyDisk(), [FaultyDisk() for _ in range(settings.num_clients)]
         self.server = self._opened() if (path / "server").exists() else self._begun()
-        self.workers = [self.open_worker(client) for client in range(config.num_clients)]
+        self.workers = [self.open_worker(client) for client in range(settings.num_clients)]
 
     def name(self, client):
         return f"site-{client}"
@@ -121,16 +132,19 @@ class Loopback:
         return self.path / f"client-{client}"
 
     def open_worker(self, client):
-        store = Store(self.folder(client), client, self.disks[client])
-        shard = one_client(self.problem, client)
-        return Worker(self.config, shard, store, watch=self.notes.append)
+        store = ClientStore(self.folder(client), client, self.disks[client])
+        return Worker(self.settings, one_client(self.problem, client), store, tell=self.notes.append)
 
     def _begun(self):
-        problem, terms = without_data(self.problem), self.terms
         server = Coordinator.new(
-            self.config, problem, self.path / "server", terms=terms, disk=self.server_disk, evaluate=self.evaluate
+            self.settings,
+            without_data(self.problem),
+            self.path / "server",
+            deployment=self.deployment,
+            disk=self.server_disk,
+            evaluate=self.evaluate,
         )
-        for client in range(self.config.num_clients):
+        for client in range(self.settings.num_clients):
             server.enroll(self.name(client), client)
         return server
 
@@ -138,10 +152,10 @@ class Loopback:
         return Coordinator.recover(
             self.path / "server",
             without_data(self.problem),
-            terms=self.terms,
+            deployment=self.deployment,
             disk=self.server_disk,
             evaluate=self.evaluate,
-            watch=self.notes.append,
+            tell=self.notes.append,
         )
 
     def reopen_server(self):
@@ -209,7 +223,7 @@ class Loopback:
 
     def _deliver_next(self):
         """The next message, if it comes before the deadline."""
-        deadline = self.server.open.began + self.terms.deadline_s
+        deadline = self.server.open.began + self.deployment.deadline_s
         if not self.queue or self.queue[0][0] > deadline:
             self.now = max(self.now, deadline)
             return
@@ -297,7 +311,7 @@ class Loopback:
             return "nobody", data
         reply = decode_reply(data, len(data))
         if kind == "reply as another client":
-            return self.name((client + 1) % self.config.num_clients), data
+            return self.name((client + 1) % self.settings.num_clients), data
         changes = {
             "reply of another run": {"run": RunId(reply.run.settings, b"another.")},
             "reply of another round": {"round": reply.round + 1},
@@ -329,10 +343,10 @@ class Loopback:
     def client_states(self):
         """Every client's true state: the one that its next order would make it go on with."""
         states = []
-        for client in range(self.config.num_clients):
-            store = Store(self.folder(client), client)
-            state, last = store.load(self.server.run), self.server.books.last[client]
-            init = self.workers[client].method.algorithm.client_init(self.problem.z0)
+        for client in range(self.settings.num_clients):
+            store = ClientStore(self.folder(client), client)
+            state, last = store.load(self.server.run), self.server.state.last[client]
+            init = self.workers[client].protocol.algorithm.client_init(self.problem.z0)
             if last is None:
                 states.append(init)
             elif state is not None and last in (state.stamp, state.base):

@@ -3,22 +3,22 @@
 import sys
 from pathlib import Path
 
-from fedcef.deployment import Coordinator, Store, Worker, one_client, without_data
-from fedcef.runs.settings import load_settings
+from fedcef.deployment import ClientStore, Coordinator, Worker, one_client, without_data
+from fedcef.runs.experiments import load_settings
 
 
-def main(settings: str, path: Path) -> None:
-    config = load_settings(settings)
-    problem = config.build_problem()
+def main(file: str, path: Path) -> None:
+    settings = load_settings(file)
+    problem = settings.build_problem()
     if (path / "server" / "config.toml").exists():
         server = Coordinator.recover(path / "server", without_data(problem))
     else:
-        server = Coordinator.new(config, without_data(problem), path / "server")
+        server = Coordinator.new(settings, without_data(problem), path / "server")
     workers = [
-        Worker(config, one_client(problem, client), Store(path / f"client-{client}", client))
-        for client in range(config.num_clients)
+        Worker(settings, one_client(problem, client), ClientStore(path / f"client-{client}", client))
+        for client in range(settings.num_clients)
     ]
-    for client in range(config.num_clients):
+    for client in range(settings.num_clients):
         server.enroll(f"site-{client}", client)
     while not server.finished:
         for client, order in server.start_round(0.0).items():

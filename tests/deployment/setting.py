@@ -6,10 +6,8 @@ import torch
 
 from fedcef.algorithms.algorithm import State
 from fedcef.algorithms.received import Received
-from fedcef.core import rng
-from fedcef.core.rng import round_key
-from fedcef.deployment.protocol import Method
-from fedcef.oracles.oracle import Batches, make_oracle
+from fedcef.deployment.protocol import Protocol
+from fedcef.oracles.oracle import make_oracle
 from fedcef.runs.settings import Settings
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense
@@ -31,7 +29,7 @@ METHODS = {
 }
 
 
-def settings(method: str = "fedcef", **changes) -> Settings:
+def small_settings(method: str = "fedcef", **changes) -> Settings:
     """Settings of a short run; the oracle goes client by client, so that its bits do not depend on their number."""
     base = {
         "rounds": 9,
@@ -48,22 +46,9 @@ def settings(method: str = "fedcef", **changes) -> Settings:
     return Settings(**{**base, **METHODS[method], **changes})
 
 
-def simulation(config: Settings) -> Simulation:
-    problem = config.build_problem()
-    method = Method(config, problem)
-    return Simulation(
-        problem,
-        method.algorithm,
-        seed=config.seed,
-        batch_size=config.batch_size,
-        clip_norm=config.clip_norm or None,
-        clients_per_round=config.clients_per_round or None,
-        weighting=config.weighting,
-        oracle=config.oracle,
-        precision=config.precision,
-        local_schedule=method._local,
-        server_schedule=method._server,
-    )
+def simulation(settings: Settings) -> Simulation:
+    problem = settings.build_problem()
+    return Simulation(problem, settings.build_algorithm(problem), settings)
 
 
 @dataclass
@@ -74,41 +59,41 @@ class Replayed:
     replicas: list[State] = field(default_factory=list)
 
 
-def replayed(config: Settings, history: list[dict[int, bool]]) -> Replayed:
+def replayed(settings: Settings, history: list[dict[int, bool]]) -> Replayed:
     """The run with these cohorts, all clients stacked as in the simulator; True marks a client that begins afresh.
 
     What such a client had sent is known here from the messages themselves, added up.
     """
-    problem = config.build_problem()
-    method = Method(config, problem)
-    gradients = make_oracle(problem, config.oracle, Batches(config.batch_size), None, config.precision)
-    n, z0 = config.num_clients, problem.z0
-    replica, server = method.algorithm.replica_init(z0), method.algorithm.server_init(z0)
-    init = method.algorithm.client_init(z0)
+    problem = settings.build_problem()
+    protocol = Protocol(settings, problem)
+    gradients = make_oracle(problem, settings)
+    n, z0 = settings.num_clients, problem.z0
+    replica, server = protocol.algorithm.replica_init(z0), protocol.algorithm.server_init(z0)
+    init = protocol.algorithm.client_init(z0)
     clients = {name: vector.repeat(n, 1) for name, vector in init.items()}
     sent: dict[int, dict[str, torch.Tensor]] = {}
     replicas = [replica]
     for t, members in enumerate(history):
-        algorithm = method.in_round(t)
         cohort = torch.tensor(sorted(members))
+        round_ = protocol.rounds.at(t, cohort)
+        algorithm = round_.scheduled(protocol.algorithm)
         for client, afresh in members.items():
             for name in clients if afresh else ():
                 clients[name] = clients[name].index_copy(0, torch.tensor([client]), init[name][None])
-        key = round_key(config.seed, t, cohort)
         with torch.no_grad():
             mine = {name: table[cohort] for name, table in clients.items()}
-            oracle = gradients.for_round(cohort, key, algorithm.local_steps)
-            up, proposed = algorithm.local(replica, mine, oracle, key.fold(rng.COMPRESSION))
+            oracle = gradients.for_round(round_, algorithm.local_steps)
+            up, proposed = algorithm.local(replica, mine, oracle, round_.compression)
             parts = {name: payload.rows() for name, payload in up.items()}
-            for name in method.adds_up or ():
+            for name in protocol.adds_up or ():
                 for row, client in enumerate(cohort.tolist()):
                     new, old = parts[name][row].dense(), sent.get(client, {}).get(name)
                     if members[client] and old is not None:
                         parts[name][row] = Dense(new - old)
                     total = new if old is None or members[client] else old + new
                     sent.setdefault(client, {})[name] = total
-            weights = problem.sizes.to(z0.dtype)[cohort] if config.weighting == "samples" else None
-            received = Received.of(parts, rng.fold(key.shared, rng.SERVER), share=len(cohort) / n, weights=weights)
+            weights = problem.sizes.to(z0.dtype)[cohort] if settings.weighting == "samples" else None
+            received = Received.of(parts, round_.server, share=len(cohort) / n, weights=weights)
             down, server = algorithm.server_step(server, replica, received)
             replica = algorithm.advance(replica, down)
         clients = {name: clients[name].index_copy(0, cohort, proposed[name]) for name in proposed}

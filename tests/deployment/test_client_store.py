@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from fedcef.core.errors import RunError
-from fedcef.deployment import Disk, RunId, Store
+from fedcef.deployment import ClientStore, Disk, RunId
 from fedcef.deployment.client_store import ClientState
 from fedcef.deployment.messages import Stamp
-from fedcef.wire.checkpoint import DamagedError, seal, unseal
+from fedcef.wire.checkpoint import DamagedError, decode_checkpoint, encode_checkpoint
 
 from .loopback import FaultyDisk, Killed
 
@@ -36,11 +36,11 @@ def same(a: ClientState, b: ClientState) -> bool:
 
 
 def test_it_is_read_back_by_another_process(tmp_path):
-    store = Store(tmp_path, 3)
+    store = ClientStore(tmp_path, 3)
     assert store.load(RUN) is None
     for t in range(5):
         store.save(RUN, state(t))
-        assert same(Store(tmp_path, 3).load(RUN), state(t))
+        assert same(ClientStore(tmp_path, 3).load(RUN), state(t))
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -48,7 +48,7 @@ def test_it_is_read_back_by_another_process(tmp_path):
 @pytest.mark.parametrize("step", range(4))
 def test_a_fault_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path, fault, step):
     disk = FaultyDisk()
-    store = Store(tmp_path, 3, disk)
+    store = ClientStore(tmp_path, 3, disk)
     for t in range(3):
         store.save(RUN, state(t))
     disk.arm(fault, step)
@@ -58,57 +58,57 @@ def test_a_fault_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path, fault
         assert "No space left on device; what it held before is still there" in str(caught.value)
         renamed = step == 3  # the name is there, only its folder was not synced
         assert not list(tmp_path.glob("*.part"))
-    found = Store(tmp_path, 3).load(RUN)
+    found = ClientStore(tmp_path, 3).load(RUN)
     renamed = step == 3
     assert same(found, state(3 if renamed else 2))
-    again = Store(tmp_path, 3)
+    again = ClientStore(tmp_path, 3)
     again.load(RUN)
     again.save(RUN, state(4))
-    assert same(Store(tmp_path, 3).load(RUN), state(4))
+    assert same(ClientStore(tmp_path, 3).load(RUN), state(4))
 
 
 def test_damage_anywhere_is_found_and_the_state_before_is_used(tmp_path):
-    store = Store(tmp_path, 3)
+    store = ClientStore(tmp_path, 3)
     store.save(RUN, state(0))
     store.save(RUN, state(1))
     newest = tmp_path / f"{RUN}-1.state"
     whole = newest.read_bytes()
     for at in range(0, len(whole), 7):
         newest.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-        damaged = Store(tmp_path, 3)
+        damaged = ClientStore(tmp_path, 3)
         assert same(damaged.load(RUN), state(0))
         assert len(damaged.damaged) == 1
         assert str(newest) in damaged.damaged[0]
     for length in (0, 5, len(whole) // 2, len(whole) - 1):
         newest.write_bytes(whole[:length])
-        assert same(Store(tmp_path, 3).load(RUN), state(0))
+        assert same(ClientStore(tmp_path, 3).load(RUN), state(0))
     (tmp_path / f"{RUN}-0.state").write_bytes(b"")
-    assert Store(tmp_path, 3).load(RUN) is None
+    assert ClientStore(tmp_path, 3).load(RUN) is None
 
 
 def test_states_of_other_runs_and_other_clients_are_left_alone(tmp_path):
-    Store(tmp_path, 3).save(RUN, state(1))
-    store = Store(tmp_path, 3)
+    ClientStore(tmp_path, 3).save(RUN, state(1))
+    store = ClientStore(tmp_path, 3)
     assert store.load(OTHER) is None
     assert store.other_runs(OTHER)
     store.save(OTHER, state(0))
-    assert same(Store(tmp_path, 3).load(RUN), state(1))
-    stranger = Store(tmp_path, 4)
+    assert same(ClientStore(tmp_path, 3).load(RUN), state(1))
+    stranger = ClientStore(tmp_path, 4)
     assert stranger.load(RUN) is None
     assert "the state of client 3" in stranger.damaged[0]
 
 
 def test_what_is_sealed_is_only_opened_whole():
     given = {"x": torch.arange(3), "y": torch.tensor(0.5), "none": torch.empty(0, 2), "b": torch.tensor([True, False])}
-    data = bytes(seal({"a": 1}, given))
-    header, tensors = unseal(block(data))
+    data = bytes(encode_checkpoint({"a": 1}, given))
+    header, tensors = decode_checkpoint(block(data))
     assert header == {"a": 1}
     assert list(tensors) == list(given)
     assert all(torch.equal(tensors[name], given[name]) and tensors[name].dtype == given[name].dtype for name in given)
     for broken in (b"", data[:-1], data + b"\0", b"XXXX" + data[4:], data[:60] + b"\x99" + data[61:]):
         with pytest.raises(DamagedError):
-            unseal(block(broken))
-    assert unseal(block(bytes(seal({}, {})))) == ({}, {})
+            decode_checkpoint(block(broken))
+    assert decode_checkpoint(block(bytes(encode_checkpoint({}, {})))) == ({}, {})
 
 
 def block(data):

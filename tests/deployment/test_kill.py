@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 
 from fedcef.runs.folder import RunFolder
 
-from .setting import replayed, settings
+from .setting import replayed, small_settings
 
 
 def test_kill_9(tmp_path):
-    config = settings("fedcef lossy", rounds=60, snapshot_every=4)
-    (tmp_path / "run.toml").write_text(config.to_toml())
+    settings = small_settings("fedcef lossy", rounds=60, snapshot_every=4)
+    (tmp_path / "run.toml").write_text(settings.to_toml())
     command = [sys.executable, str(Path(__file__).with_name("process.py")), str(tmp_path / "run.toml"), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     folder = RunFolder(tmp_path / "server")
@@ -36,8 +36,8 @@ def test_kill_9(tmp_path):
         assert process.returncode in (0, -signal.SIGKILL), errors.decode()
     assert kills >= 4
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    whole = replayed(config, [dict.fromkeys(range(5), False)] * 60)
-    problem = config.build_problem()
+    whole = replayed(settings, [dict.fromkeys(range(5), False)] * 60)
+    problem = settings.build_problem()
     trained = load_file(folder.model)
     assert all((trained[name] == tensor).all() for name, tensor in problem.layout.unflatten(whole.replica["z"]).items())
     records = folder.records()

@@ -12,7 +12,7 @@ import torch
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import (
     OVERHEAD,
-    EnvelopeError,
+    MessageError,
     Need,
     Order,
     Refusal,
@@ -72,8 +72,8 @@ def test_a_stamp_tells_apart_what_a_round_number_cannot():
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "has 0 bytes; the shortest has"),
-        (b"x" * 200, "begins with b'xxxx'"),
+        (b"", "only 0 are left"),
+        (b"x" * 200, "begin with b'xxxx'"),
         (sealed(ORDER.encode()[:4] + b"\x02" + ORDER.encode()[5:-4]), "version 2"),
         (ORDER.encode()[:-1], "its header says"),
         (ORDER.encode() + b"\0", "its header says"),
@@ -97,7 +97,7 @@ def test_what_is_no_order(data, sentence):
     ],
 )
 def test_what_is_no_reply(data, sentence):
-    with pytest.raises(EnvelopeError, match=sentence):
+    with pytest.raises(MessageError, match=sentence):
         decode_reply(data, 10_000)
 
 

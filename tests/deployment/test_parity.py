@@ -4,23 +4,23 @@ import pytest
 
 from fedcef.deployment.messages import OVERHEAD, RESULT_OVERHEAD
 from fedcef.report.data.records import load_runs
-from fedcef.runs.settings import load_settings
+from fedcef.runs.experiments import load_settings
 from fedcef.simulation.evaluation import Evaluator
 
 from .loopback import Loopback
-from .setting import METHODS, equal, replayed, settings, simulation
+from .setting import METHODS, equal, replayed, simulation, small_settings
 
 COUNTS = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes")
 DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
 
 
-def compare(config, path):
-    deployed, simulated = Loopback(config, path), simulation(config)
-    for t in range(config.rounds):
+def compare(settings, path):
+    deployed, simulated = Loopback(settings, path), simulation(settings)
+    for t in range(settings.rounds):
         deployed.play()
         simulated.step()
-        assert equal(deployed.server.books.replica, simulated.replica), f"round {t}"
-        assert equal(deployed.server.books.server, simulated.server), f"round {t}"
+        assert equal(deployed.server.state.replica, simulated.replica), f"round {t}"
+        assert equal(deployed.server.state.server, simulated.server), f"round {t}"
         assert {name: deployed.records[-1][name] for name in COUNTS} == simulated.ledger.totals(), f"round {t}"
     assert deployed.outcomes.keys() == {"accepted"}
     if simulated.clients:
@@ -30,17 +30,17 @@ def compare(config, path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_all_clients(tmp_path, method):
-    compare(settings(method), tmp_path)
+    compare(small_settings(method), tmp_path)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "zhang"])
 def test_some_of_the_clients(tmp_path, method):
-    compare(settings(method, clients_per_round=2, rounds=12), tmp_path)
+    compare(small_settings(method, clients_per_round=2, rounds=12), tmp_path)
 
 
 @pytest.mark.parametrize("method", ["fedcef", "scaffold"])
 def test_a_classifier(tmp_path, method):
-    compare(settings(method, **DIGITS), tmp_path)
+    compare(small_settings(method, **DIGITS), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_a_classifier(tmp_path, method):
     ids=["schedules", "weights", "float64", "full batches", "clipping", "no snapshots"],
 )
 def test_settings(tmp_path, changes):
-    compare(settings("fedcef", **changes), tmp_path)
+    compare(small_settings("fedcef", **changes), tmp_path)
 
 
 def test_the_transport_carries_what_is_counted_and_the_envelopes(tmp_path):
     """Orders are envelopes around the frames that the ledger counts; the last is not sent."""
-    config = settings("fedcef", rounds=12, clients_per_round=2, snapshot_every=2)
-    deployed, simulated = Loopback(config, tmp_path), simulation(config)
+    settings = small_settings("fedcef", rounds=12, clients_per_round=2, snapshot_every=2)
+    deployed, simulated = Loopback(settings, tmp_path), simulation(settings)
     down = 0
-    for _ in range(config.rounds):
+    for _ in range(settings.rounds):
         deployed.play()
         record = deployed.records[-1]
         messages = 2 * record["round"]
@@ -75,19 +75,19 @@ def test_the_transport_carries_what_is_counted_and_the_envelopes(tmp_path):
 
 
 def test_the_reference_of_these_tests_is_the_simulator(tmp_path):
-    config = settings("fedcef lossy", clients_per_round=3)
-    simulated = simulation(config)
-    history = [dict.fromkeys(simulated.cohort(t).tolist(), False) for t in range(config.rounds)]
+    settings = small_settings("fedcef lossy", clients_per_round=3)
+    simulated = simulation(settings)
+    history = [dict.fromkeys(simulated.engine.rounds.cohort(t).tolist(), False) for t in range(settings.rounds)]
     for _ in history:
         simulated.step()
-    reference = replayed(config, history)
+    reference = replayed(settings, history)
     assert equal(reference.replica, simulated.replica)
     assert equal(reference.clients, simulated.clients)
 
 
 def test_the_folder_is_a_run_folder(tmp_path):
-    config = settings("fedcef", label="deployed")
-    deployed = Loopback(config, tmp_path).run()
+    settings = small_settings("fedcef", label="deployed")
+    deployed = Loopback(settings, tmp_path).run()
     summary = deployed.server.finish()
     (run,) = load_runs([tmp_path / "server"])
     assert run.status == "finished"
@@ -98,12 +98,12 @@ def test_the_folder_is_a_run_folder(tmp_path):
 
 
 def test_measures_are_recorded_in_evaluated_rounds(tmp_path):
-    config = settings("fedcef", eval={"every": 4})
-    evaluator = Evaluator(config.build_problem(), 0.03)
-    deployed = Loopback(config, tmp_path, evaluate=evaluator).run()
-    records = deployed.server.books.folder.records()
+    settings = small_settings("fedcef", eval={"every": 4})
+    evaluator = Evaluator(settings.build_problem(), 0.03)
+    deployed = Loopback(settings, tmp_path, evaluate=evaluator).run()
+    records = deployed.server.state.folder.records()
     assert [record["round"] for record in records if "objective" in record] == [0, 4, 8, 9]
-    simulated = simulation(config)
-    for _ in range(config.rounds):
+    simulated = simulation(settings)
+    for _ in range(settings.rounds):
         simulated.step()
     assert records[-1]["objective"] == evaluator(simulated.model())["objective"]

@@ -11,18 +11,18 @@ from fedcef.compressors.private import Private
 from fedcef.core.errors import RunError
 from fedcef.core.rng import round_key
 from fedcef.deployment import RunId, Worker, one_client
-from fedcef.deployment.client_problem import oracle_of_round
+from fedcef.deployment.checks import hash_of
 from fedcef.deployment.messages import Order, Refusal, Result, Stamp, decode_order, decode_reply
-from fedcef.deployment.private_noise import OwnNoise, normals
-from fedcef.deployment.protocol import hash_of, snapshot
+from fedcef.deployment.private_noise import PrivateNoise, normals
+from fedcef.deployment.protocol import snapshot
 from fedcef.privacy import epsilon
 from fedcef.wire import decode
 
 from .loopback import CLIENT, FaultyDisk, Killed, Loopback
-from .setting import settings
+from .setting import small_settings
 
 CLIP, NOISE = 0.5, 0.02
-CONFIG = settings("fedcef", rounds=6, compressor={"name": "identity"}, privacy={"clip": CLIP, "noise": NOISE})
+SETTINGS = small_settings("fedcef", rounds=6, compressor={"name": "identity"}, privacy={"clip": CLIP, "noise": NOISE})
 RUN = RunId(b"settings", b"a-nonce.")
 ORDER = Order(RUN, 3, 1, None, bytes(16), ())
 STAMP = Stamp(2, bytes(16))
@@ -31,7 +31,7 @@ KEY = round_key(0, 3, torch.tensor(1))
 
 @pytest.fixture
 def loop(tmp_path):
-    return Loopback(CONFIG, tmp_path)
+    return Loopback(SETTINGS, tmp_path)
 
 
 def handled(worker, order):
@@ -56,7 +56,7 @@ def drawn(own, order=ORDER, base=STAMP, x=0.0, dim=8):
 
 
 def test_everything_that_a_message_depends_on_changes_its_noise(tmp_path):
-    own = OwnNoise(tmp_path, most=100)
+    own = PrivateNoise(tmp_path, most=100)
     others = [
         drawn(own),
         drawn(own, x=1e-300),
@@ -67,11 +67,11 @@ def test_everything_that_a_message_depends_on_changes_its_noise(tmp_path):
         drawn(own, dataclasses.replace(ORDER, client=2)),
         drawn(own, dataclasses.replace(ORDER, replica=b"another replica.")),
         drawn(own, dataclasses.replace(ORDER, run=RunId(b"settings", b"another."))),
-        drawn(OwnNoise(tmp_path / "another client", most=100)),
+        drawn(PrivateNoise(tmp_path / "another client", most=100)),
     ]
     numbers = torch.cat(others).tolist()
     assert len(set(numbers)) == len(numbers)
-    assert torch.equal(drawn(OwnNoise(tmp_path, most=100)), others[0])  # after a restart
+    assert torch.equal(drawn(PrivateNoise(tmp_path, most=100)), others[0])  # after a restart
     assert torch.equal(drawn(own, dataclasses.replace(ORDER, frames=(b"resent",))), others[0])
 
 
@@ -86,19 +86,19 @@ def test_the_stream_is_normal_and_stays_what_it_is():
 
 
 def test_only_what_is_counted_gets_noise_and_only_so_often(tmp_path):
-    own = OwnNoise(tmp_path, most=2)
+    own = PrivateNoise(tmp_path, most=2)
     first = drawn(own)
     assert own.messages(RUN) == 1
     assert torch.equal(drawn(own), first)
     assert own.messages(RUN) == 1
     drawn(own, x=1.0)
     with pytest.raises(RunError, match="has sent 2 private messages"):
-        drawn(OwnNoise(tmp_path, most=2), x=2.0)
+        drawn(PrivateNoise(tmp_path, most=2), x=2.0)
     assert drawn(own, dataclasses.replace(ORDER, run=RunId(b"settings", b"another."))) is not None
 
 
 def test_a_damaged_secret_stops_a_client(tmp_path):
-    own = OwnNoise(tmp_path, most=9)
+    own = PrivateNoise(tmp_path, most=9)
     drawn(own)
     (path,) = tmp_path.glob("*.secret")
     path.write_bytes(path.read_bytes()[:-1])
@@ -114,11 +114,11 @@ def test_the_server_cannot_compute_the_noise(loop):
     order = loop.server.start_round(0.0)[1]
     reply = handled(loop.workers[1], order)
     worker = loop.workers[1]
-    method, z0 = worker.method, loop.problem.z0
-    oracle = oracle_of_round(worker._gradients, CONFIG.seed, 0, 1, CONFIG.local_steps)
-    algorithm = method.in_round(0)
+    protocol, z0 = worker.protocol, loop.problem.z0
+    oracle = worker.gradients.in_round(0, SETTINGS.local_steps)
+    algorithm = protocol.algorithm
     silent = dataclasses.replace(algorithm, compressor=dataclasses.replace(algorithm.compressor, noise=0.0))
-    state = method.start(), algorithm.client_init(z0), oracle, method.key(0, 1)
+    state = protocol.start(), algorithm.client_init(z0), oracle, protocol.rounds.of_client(0, 1).compression
     clipped = silent.local(*state)[0]["delta"].dense()
     public = algorithm.local(*state)[0]["delta"].dense() - clipped
     noise = delta(reply) - clipped
@@ -146,7 +146,7 @@ def test_a_server_that_asks_twice_with_another_replica_gets_other_noise_and_pays
     """The same noise on two vectors would give away their difference."""
     loop.run(2)
     order = decode_order(loop.server.start_round(0.0)[1])
-    replica = {**loop.server.books.replica, "z": loop.server.books.replica["z"] * (1 + 1e-6)}
+    replica = {**loop.server.state.replica, "z": loop.server.state.replica["z"] * (1 + 1e-6)}
     trick = dataclasses.replace(order, replica=hash_of(replica), frames=(snapshot(replica, 2),))
     honest, tricked = handled(loop.workers[1], order.encode()), handled(loop.workers[1], trick.encode())
     assert float((delta(honest) - delta(tricked)).norm()) > CLIP * NOISE
@@ -161,7 +161,7 @@ def test_after_its_share_of_messages_a_client_refuses(loop):
     reply = handled(worker, order)
     assert isinstance(reply, Refusal)
     assert "has sent 2 private messages" in reply.reason
-    assert Worker(CONFIG, one_client(loop.problem, 1), worker.store).noise.most == CONFIG.rounds
+    assert Worker(SETTINGS, one_client(loop.problem, 1), worker.store).noise.most == SETTINGS.rounds
 
 
 def test_neither_samples_nor_seconds_are_told(loop, tmp_path):
@@ -169,7 +169,7 @@ def test_neither_samples_nor_seconds_are_told(loop, tmp_path):
     reply = handled(loop.workers[1], order)
     assert isinstance(reply, Result)
     assert (reply.samples, reply.seconds) == (1, 0.0)
-    plain = Loopback(settings("fedcef"), tmp_path / "plain")
+    plain = Loopback(small_settings("fedcef"), tmp_path / "plain")
     reply = handled(plain.workers[1], plain.server.start_round(0.0)[1])
     assert reply.samples == 12
     assert reply.seconds > 0
@@ -203,21 +203,21 @@ def test_trouble_at_any_step_of_writing_the_secret(loop, fault):
 
 
 def test_everyone_has_the_same_settings(loop):
-    assert {worker._settings for worker in loop.workers} == {loop.server.run.settings}
+    assert {worker._digest for worker in loop.workers} == {loop.server.run.settings}
 
 
 def test_a_run_ends_and_tells_its_price(loop):
     loop.run()
     summary = loop.server.finish()
-    assert summary["epsilon"] == epsilon(NOISE, CONFIG.rounds, 1e-5)
+    assert summary["epsilon"] == epsilon(NOISE, SETTINGS.rounds, 1e-5)
     assert summary["delta"] == 1e-5
     assert [worker.noise.messages(loop.server.run) for worker in loop.workers] == [6] * 5
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_with_faults_the_control_is_still_the_mean_of_the_clients(tmp_path, seed):
-    config = settings("fedcef", rounds=15, privacy={"clip": CLIP, "noise": NOISE})
-    loop = Loopback(config, tmp_path, seed=seed, chance=0.1, kinds=(*CLIENT, "drop reply", "double order"))
+    settings = small_settings("fedcef", rounds=15, privacy={"clip": CLIP, "noise": NOISE})
+    loop = Loopback(settings, tmp_path, seed=seed, chance=0.1, kinds=(*CLIENT, "drop reply", "double order"))
     for worker in loop.workers:
         worker.noise.most = 10**6  # work that is lost in faults is counted, too
     opened = loop.open_worker
@@ -230,8 +230,8 @@ def test_with_faults_the_control_is_still_the_mean_of_the_clients(tmp_path, seed
     loop.open_worker = open_worker
     loop.run()
     assert sum(loop.faults.values()) > 20
-    books, states = loop.server.books, loop.client_states()
-    sums = [books.sums.of(client, books.journal, books.round)["delta"] for client in range(config.num_clients)]
-    torch.testing.assert_close(books.replica["c"], torch.stack(sums).mean(0), rtol=0, atol=1e-5)
+    state, states = loop.server.state, loop.client_states()
+    sums = [state.sums.of(client, state.replies, state.round)["delta"] for client in range(settings.num_clients)]
+    torch.testing.assert_close(state.replica["c"], torch.stack(sums).mean(0), rtol=0, atol=1e-5)
     assert sum(state is not None for state in states) >= 3
     assert all(torch.equal(state["c_i"], sent) for state, sent in zip(states, sums, strict=True) if state is not None)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from fedcef.algorithms import ALGORITHMS
-from fedcef.deployment import Terms
-from fedcef.deployment.protocol import Method
+from fedcef.deployment import DeploymentSettings
+from fedcef.deployment.protocol import Protocol
 
 from .loopback import Loopback
-from .setting import LASSO, equal, replayed, settings
+from .setting import LASSO, equal, replayed, small_settings
 
 KEPT = {
     "fedcef": lambda a, replica, server: {"c_i": server.get("c", replica["c"])},
@@ -39,9 +39,9 @@ def client_vectors(algorithm, clients):
     return clients
 
 
-def config_of(name, **changes):
+def settings_of(name, **changes):
     compressor = {"name": "topk", "ratio": 0.2} if ALGORITHMS[name].compresses else {"name": "identity"}
-    return settings(algorithm={"name": name}, compressor=compressor, rounds=9, precision="float64", **changes)
+    return small_settings(algorithm={"name": name}, compressor=compressor, rounds=9, precision="float64", **changes)
 
 
 def lose(loop, client):
@@ -50,7 +50,7 @@ def lose(loop, client):
 
 
 def with_state(kept):
-    problem = settings().build_problem()
+    problem = small_settings().build_problem()
     return [
         name
         for name, kind in ALGORITHMS.items()
@@ -65,66 +65,66 @@ def test_methods_say_what_is_left_of_a_lost_state():
 
 @pytest.mark.parametrize("name", with_state(True))
 def test_a_client_begins_afresh(tmp_path, name):
-    config = config_of(name)
-    loop = Loopback(config, tmp_path).run(4)  # one round after a snapshot
+    settings = settings_of(name)
+    loop = Loopback(settings, tmp_path).run(4)  # one round after a snapshot
     lose(loop, 2)
     loop.run(5)
     assert loop.history[4] == {0: False, 1: False, 2: True, 3: False, 4: False}
     lose(loop, 0)
     loop.run()
-    reference = replayed(config, loop.history)
-    assert equal(loop.server.books.replica, reference.replica)
-    assert equal(loop.server.books.server, reference.server)
+    reference = replayed(settings, loop.history)
+    assert equal(loop.server.state.replica, reference.replica)
+    assert equal(loop.server.state.server, reference.server)
     assert equal(loop.table(), reference.clients)
-    algorithm = Method(config, config.build_problem()).algorithm
+    algorithm = Protocol(settings, settings.build_problem()).algorithm
     vectors = client_vectors(algorithm, reference.clients)
-    books = loop.server.books
-    for part, total in KEPT[name](algorithm, books.replica, books.server).items() if name in KEPT else ():
+    state = loop.server.state
+    for part, total in KEPT[name](algorithm, state.replica, state.server).items() if name in KEPT else ():
         torch.testing.assert_close(total, vectors[part].mean(0), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("downlink", ["dense", "lossy"])
 def test_with_the_other_downlinks(tmp_path, downlink):
-    config = settings(f"fedcef {downlink}", rounds=9, precision="float64", clients_per_round=4)
-    loop = Loopback(config, tmp_path).run(4)
+    settings = small_settings(f"fedcef {downlink}", rounds=9, precision="float64", clients_per_round=4)
+    loop = Loopback(settings, tmp_path).run(4)
     for client in (1, 2):
         lose(loop, client)
     loop.run()
-    reference = replayed(config, loop.history)
+    reference = replayed(settings, loop.history)
     assert any(any(members.values()) for members in loop.history)
-    assert equal(loop.server.books.replica, reference.replica)
-    torch.testing.assert_close(loop.server.books.server["c"], reference.clients["c_i"].mean(0), rtol=0, atol=1e-12)
+    assert equal(loop.server.state.replica, reference.replica)
+    torch.testing.assert_close(loop.server.state.server["c"], reference.clients["c_i"].mean(0), rtol=0, atol=1e-12)
 
 
 def test_weighted_by_samples(tmp_path):
     data = {"data": {"name": "digits"}, "model": {"name": "softmax"}}
-    config = settings("fedcef", rounds=5, precision="float64", weighting="samples", **data)
-    loop = Loopback(config, tmp_path).run(3)
+    settings = small_settings("fedcef", rounds=5, precision="float64", weighting="samples", **data)
+    loop = Loopback(settings, tmp_path).run(3)
     lose(loop, 1)
     loop.run()
-    reference = replayed(config, loop.history)
-    assert equal(loop.server.books.replica, reference.replica)
+    reference = replayed(settings, loop.history)
+    assert equal(loop.server.state.replica, reference.replica)
     weights = loop.problem.sizes.double() / loop.problem.sizes.sum()
     c = (weights[:, None] * reference.clients["c_i"]).sum(0)
-    torch.testing.assert_close(loop.server.books.replica["c"], c, rtol=0, atol=1e-12)
+    torch.testing.assert_close(loop.server.state.replica["c"], c, rtol=0, atol=1e-12)
 
 
 def test_the_server_s_sum_is_the_client_s_state_bit_for_bit(tmp_path):
-    loop = Loopback(settings("fedcef"), tmp_path).run(8)
-    books, table = loop.server.books, loop.table()
+    loop = Loopback(small_settings("fedcef"), tmp_path).run(8)
+    state, table = loop.server.state, loop.table()
     for client in range(5):
-        assert torch.equal(books.sums.of(client, books.journal, 8)["delta"], table["c_i"][client])
+        assert torch.equal(state.sums.of(client, state.replies, 8)["delta"], table["c_i"][client])
 
 
 def test_sums_are_kept_where_they_are_needed_only(tmp_path):
-    Loopback(settings("fedda"), tmp_path / "a").run()
+    Loopback(small_settings("fedda"), tmp_path / "a").run()
     assert not (tmp_path / "a" / "server" / "sums").exists()
-    Loopback(settings("fedcef"), tmp_path / "b").run()
+    Loopback(small_settings("fedcef"), tmp_path / "b").run()
     assert len(list((tmp_path / "b" / "server" / "sums").iterdir())) == 5
 
 
 def test_zhang_cannot_go_on_without_a_state_and_says_so(tmp_path):
-    loop = Loopback(settings("zhang"), tmp_path).run(3)
+    loop = Loopback(small_settings("zhang"), tmp_path).run(3)
     lose(loop, 2)
     loop._send_all(loop.server.start_round(loop.now))
     while loop.queue:
@@ -137,10 +137,10 @@ def test_zhang_cannot_go_on_without_a_state_and_says_so(tmp_path):
 
 def test_a_second_run_with_the_same_settings_begins_afresh(tmp_path):
     """Clients keep the states of both; a late order of the first does not touch the second's."""
-    config = settings("fedcef", data=LASSO)
-    first = Loopback(config, tmp_path / "first").run(3)
+    settings = small_settings("fedcef", data=LASSO)
+    first = Loopback(settings, tmp_path / "first").run(3)
     late = first.server.start_round(0.0)[1]
-    second = Loopback(config, tmp_path / "second")
+    second = Loopback(settings, tmp_path / "second")
     for client in range(5):
         shutil.copytree(first.folder(client), second.folder(client))
     second.run(2)
@@ -148,14 +148,14 @@ def test_a_second_run_with_the_same_settings_begins_afresh(tmp_path):
     reply = second.workers[1].handle(late)
     assert second.server.receive(second.name(1), reply).reason == "another run"
     second.run()
-    assert equal(second.server.books.replica, replayed(config, second.history).replica)
+    assert equal(second.server.state.replica, replayed(settings, second.history).replica)
     assert not any(any(members.values()) for members in second.history)
 
 
 def test_a_fresh_message_may_be_larger_than_those_of_the_others(tmp_path):
     """Late in a run others send little; who begins afresh sends as much as everyone did at first."""
-    config = settings("fedcef", rounds=14, compressor={"name": "identity"}, batch_size=0, local_lr=0.03)
-    loop = Loopback(config, tmp_path, terms=Terms(outlier_factor=5)).run(10)
+    settings = small_settings("fedcef", rounds=14, compressor={"name": "identity"}, batch_size=0, local_lr=0.03)
+    loop = Loopback(settings, tmp_path, deployment=DeploymentSettings(outlier_factor=5)).run(10)
     lose(loop, 2)
     loop.run()
     assert loop.outcomes.keys() <= {"accepted", "behind"}
@@ -163,13 +163,13 @@ def test_a_fresh_message_may_be_larger_than_those_of_the_others(tmp_path):
 
 
 def test_a_kill_while_the_sums_are_brought_up_to_date(tmp_path):
-    """What a client had sent is counted once, wherever the server was killed between snapshot and emptied journal."""
-    config = settings("fedcef dense", rounds=8)
-    Loopback(config, tmp_path / "before").run(5)  # the next round ends with the second snapshot
+    """What a client had sent is counted once, wherever the server was killed from snapshot to emptied accepted.bin."""
+    settings = small_settings("fedcef dense", rounds=8)
+    Loopback(settings, tmp_path / "before").run(5)  # the next round ends with the second snapshot
     kills = 0
     for step in range(4, 30):
         shutil.copytree(tmp_path / "before", tmp_path / str(step))
-        loop = Loopback(config, tmp_path / str(step))
+        loop = Loopback(settings, tmp_path / str(step))
         loop.history = [dict.fromkeys(range(5), False)] * 5
         loop._send_all(loop.server.start_round(loop.now))
         while not loop.server.can_close(loop.now):
@@ -180,7 +180,7 @@ def test_a_kill_while_the_sums_are_brought_up_to_date(tmp_path):
         kills += loop.server is not before
         lose(loop, 2)
         loop.run()
-        reference = replayed(config, loop.history)
-        assert equal(loop.server.books.replica, reference.replica), step
-        assert equal(loop.server.books.server, reference.server), step
+        reference = replayed(settings, loop.history)
+        assert equal(loop.server.state.replica, reference.replica), step
+        assert equal(loop.server.state.server, reference.server), step
     assert kills >= 20

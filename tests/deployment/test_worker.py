@@ -5,19 +5,19 @@ import dataclasses
 import pytest
 
 from fedcef.core.errors import ConfigError
-from fedcef.deployment import RunId, Store, Worker, one_client
+from fedcef.deployment import ClientStore, RunId, Worker, one_client
 from fedcef.deployment.messages import Need, Refusal, Result, decode_order, decode_reply
 from fedcef.wire import WireError
 
 from .loopback import Loopback
-from .setting import equal, replayed, settings
+from .setting import equal, replayed, small_settings
 
-CONFIG = settings("fedcef", rounds=6)
+SETTINGS = small_settings("fedcef", rounds=6)
 
 
 @pytest.fixture
 def loop(tmp_path):
-    return Loopback(CONFIG, tmp_path)
+    return Loopback(SETTINGS, tmp_path)
 
 
 def asked(loop, number, order, **changes):
@@ -66,21 +66,21 @@ def test_orders_for_others_are_refused(loop):
 
 def test_a_client_that_missed_rounds_follows_the_log(loop, tmp_path):
     loop.run(2)
-    have = loop.server.books.have
+    have = loop.server.state.have
     have[1] = 0
     order = decode_order(loop.server.start_round(0.0)[1])
     assert [frame[7:11] for frame in order.frames] == [b"\0\0\0\0", b"\1\0\0\0"]  # rounds 0 and 1 of the log
-    newcomer = Worker(CONFIG, one_client(loop.problem, 1), Store(tmp_path / "new", 1))
+    newcomer = Worker(SETTINGS, one_client(loop.problem, 1), ClientStore(tmp_path / "new", 1))
     reply = decode_reply(newcomer.handle(order.encode()), 10**6)
     assert isinstance(reply, Result)
     assert reply.base is None  # it has not the state of round 1
-    assert equal(newcomer.store.load(loop.server.run).replica, loop.server.books.replica)
+    assert equal(newcomer.store.load(loop.server.run).replica, loop.server.state.replica)
 
 
 def test_a_gap_in_the_log_is_asked_for(loop, tmp_path):
     loop.run(2)
     order = loop.server.start_round(0.0)[1]
-    newcomer = Worker(CONFIG, one_client(loop.problem, 1), Store(tmp_path / "new", 1))
+    newcomer = Worker(SETTINGS, one_client(loop.problem, 1), ClientStore(tmp_path / "new", 1))
     reply = newcomer.handle(order)
     assert decode_reply(reply, 10**6) == Need(loop.server.run, 2, 1, 0)
     verdict = loop.server.receive(loop.name(1), reply)
@@ -99,8 +99,8 @@ def test_a_replica_that_differs_is_replaced_by_a_snapshot(loop):
     verdict = loop.server.receive(loop.name(1), reply)
     reply = decode_reply(loop.workers[1].handle(verdict.order), 10**6)
     assert isinstance(reply, Result)
-    assert reply.base == loop.server.books.last[1]  # its own state was good
-    assert equal(store.load(loop.server.run).replica, loop.server.books.replica)
+    assert reply.base == loop.server.state.last[1]  # its own state was good
+    assert equal(store.load(loop.server.run).replica, loop.server.state.replica)
 
 
 def test_the_acknowledgement_says_which_of_two_replies_counts(loop):
@@ -124,11 +124,11 @@ def test_the_acknowledgement_says_which_of_two_replies_counts(loop):
     reply = decode_reply(loop.workers[1].handle(order), 10**6)
     assert reply.base is None  # what it has is not what the server has: it begins afresh, and says so
     history = [dict.fromkeys(range(5), False) for _ in range(3)]
-    assert equal(loop.server.books.replica, replayed(CONFIG, history).replica)
+    assert equal(loop.server.state.replica, replayed(SETTINGS, history).replica)
 
 
 def test_a_budget_is_refused():
-    config = CONFIG.model_copy(update={"budget": 10**6})
-    problem = config.build_problem()
+    settings = SETTINGS.model_copy(update={"budget": 10**6})
+    problem = settings.build_problem()
     with pytest.raises(ConfigError, match="leave budget away"):
-        Worker(config, one_client(problem, 0), Store("nowhere", 0))
+        Worker(settings, one_client(problem, 0), ClientStore("nowhere", 0))

@@ -25,7 +25,7 @@ class Node:
 
 
 class InProcessGrid:
-    """What `Drive` uses of Flower's Grid, and a clock that stands still unless somebody waits."""
+    """What `RoundLoop` uses of Flower's Grid, and a clock that stands still unless somebody waits."""
 
     def __init__(self, client_app, run_config, *, state, clients=5):
         self.client_app, self.run_config, self.state = client_app, run_config, state

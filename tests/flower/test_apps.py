@@ -12,14 +12,14 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef
 from flwr.app import ConfigRecord, Message, RecordDict
 from safetensors.torch import load_file
 
-from deployment.setting import equal, settings, simulation
+from deployment.setting import equal, simulation, small_settings
 from fedcef.core.errors import ConfigError
-from fedcef.deployment import Terms
+from fedcef.deployment import DeploymentSettings
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.records import STYPE, bytes_of, with_bytes
 from fedcef.flower.round_loop import Stopped
-from fedcef.flower.run_server import serve
+from fedcef.flower.run_server import run_server
 from fedcef.flower.settings import client_number, experiment, resumed, state_folder
 from fedcef.simulation.evaluation import Evaluator
 
@@ -29,10 +29,10 @@ from .setting import Deployed
 DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
 
 
-def reference(config):
+def reference(settings):
     """The simulated run's last state."""
-    simulated = simulation(config)
-    for _ in range(config.rounds):
+    simulated = simulation(settings)
+    for _ in range(settings.rounds):
         simulated.step()
     return simulated
 
@@ -54,16 +54,21 @@ def test_bytes_travel_as_they_are():
 
 
 def test_settings_come_from_the_run_config_and_the_node_s_own_changes(tmp_path):
-    (tmp_path / "mine.toml").write_text(settings("fedcef").to_toml())
+    (tmp_path / "mine.toml").write_text(small_settings("fedcef").to_toml())
     run_config = {"experiment": str(tmp_path / "mine.toml"), "set": "rounds=3 compressor.ratio=0.2 label='two words'"}
-    config = experiment(run_config, {"set": "device=auto"})
-    assert (config.rounds, config.compressor["ratio"], config.label, config.device) == (3, 0.2, "two words", "auto")
+    settings = experiment(run_config, {"set": "device=auto"})
+    assert (settings.rounds, settings.compressor["ratio"], settings.label, settings.device) == (
+        3,
+        0.2,
+        "two words",
+        "auto",
+    )
 
 
 def test_an_experiment_is_looked_for_in_the_app_first(tmp_path, monkeypatch):
     for folder, rounds in (("app", 3), ("here", 4)):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.toml").write_text(settings("fedcef", rounds=rounds).to_toml())
+        (tmp_path / folder / "mine.toml").write_text(small_settings("fedcef", rounds=rounds).to_toml())
     monkeypatch.chdir(tmp_path / "here")
     assert experiment({"experiment": "mine.toml"}).rounds == 4
     monkeypatch.syspath_prepend(str(tmp_path / "app"))
@@ -105,26 +110,26 @@ def test_where_a_client_keeps_its_state(tmp_path, monkeypatch):
 @pytest.fixture
 def served(tmp_path):
     """Runs the ServerApp to its end over nodes in this process."""
-    config = settings("fedcef", rounds=6, **DIGITS, eval={"every": 2})
-    (tmp_path / "mine.toml").write_text(config.to_toml())
+    settings = small_settings("fedcef", rounds=6, **DIGITS, eval={"every": 2})
+    (tmp_path / "mine.toml").write_text(settings.to_toml())
     run_config = {"experiment": str(tmp_path / "mine.toml"), "set": "deployment.deadline_s=20"}
 
     def call(**changes):
         grid = InProcessGrid(client_app, {**run_config, **changes}, state=tmp_path / "states")
-        return serve(grid, grid.run_config)
+        return run_server(grid, grid.run_config)
 
-    return config, call
+    return settings, call
 
 
 def test_the_server_writes_a_run_folder_as_the_simulator_does(tmp_path, served, capsys):
-    config, call = served
+    settings, call = served
     summary = call(out=str(tmp_path / "run"))
-    simulated = reference(config)
+    simulated = reference(settings)
     model = load_file(tmp_path / "run" / "model.safetensors")
-    assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model())))
+    assert equal(model, dict(settings.build_problem().layout.unflatten(simulated.model())))
     records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     assert [record["round"] for record in records if "accuracy" in record] == [0, 2, 4, 6]
-    measured = Evaluator(config.build_problem(), simulated.algorithm.step)(simulated.model())
+    measured = Evaluator(settings.build_problem(), simulated.algorithm.step)(simulated.model())
     assert {name: records[-1][name] for name in measured} == measured
     assert summary["accuracy"] == measured["accuracy"]
     printed = capsys.readouterr().out
@@ -133,7 +138,7 @@ def test_the_server_writes_a_run_folder_as_the_simulator_does(tmp_path, served, 
 
 
 def test_a_signal_stops_the_server_and_the_run_goes_on_later(tmp_path, served, capsys, monkeypatch):
-    config, call = served
+    settings, call = served
     passed_on = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: passed_on.append(number))
     counted = iter(range(100))
@@ -154,7 +159,7 @@ def test_a_signal_stops_the_server_and_the_run_goes_on_later(tmp_path, served, c
     assert not (tmp_path / "run" / "summary.json").exists()
     call(resume=str(tmp_path / "run"))
     model = load_file(tmp_path / "run" / "model.safetensors")
-    assert equal(model, dict(config.build_problem().layout.unflatten(reference(config).model())))
+    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
 
 
 def test_what_a_server_cannot_measure_is_told(served, tmp_path, capsys):
@@ -182,39 +187,39 @@ def test_a_mistake_is_one_sentence(tmp_path, capsys):
 
 
 def test_going_on_after_a_stop_in_the_middle_of_a_round(tmp_path):
-    config = settings("fedcef")
-    deployed = Deployed(config, tmp_path)
+    settings = small_settings("fedcef")
+    deployed = Deployed(settings, tmp_path)
     calls = iter(range(1000))
     with pytest.raises(Stopped):
-        deployed.drive(stopped=lambda: next(calls) == 5).to_the_end()
-    assert 0 < deployed.server.round < config.rounds
-    again = Deployed(config, tmp_path, resume=True).run()
+        deployed.loop(stopped=lambda: next(calls) == 5).run()
+    assert 0 < deployed.server.round < settings.rounds
+    again = Deployed(settings, tmp_path, resume=True).run()
     assert again.records[0]["round"] == deployed.server.round + 1
-    assert equal(again.server.books.replica, reference(config).replica)
+    assert equal(again.server.state.replica, reference(settings).replica)
 
 
 def test_nodes_that_are_no_clients_are_refused_and_the_others_go_on(tmp_path):
-    config = settings("fedcef", rounds=3)
-    deployed = Deployed(config, tmp_path)
+    settings = small_settings("fedcef", rounds=3)
+    deployed = Deployed(settings, tmp_path)
     stranger, mute = deployed.grid.join(5), deployed.grid.join(0)
     mute.node_config.pop("partition-id")
     deployed.run()
     assert [message.metadata.message_type for message in stranger.seen] == ["query"]
     assert any("asks to be client 5" in sentence for sentence in deployed.told)
     assert any("does not say which client it is" in sentence for sentence in deployed.told)
-    assert equal(deployed.server.books.replica, reference(config).replica)
+    assert equal(deployed.server.state.replica, reference(settings).replica)
 
 
 def test_a_key_s_number_is_nobody_else_s(tmp_path):
-    config = settings("fedcef", rounds=3)
-    deployed = Deployed(config, tmp_path, terms=Terms(deadline_s=50, identity="key"))
+    settings = small_settings("fedcef", rounds=3)
+    deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, identity="key"))
     thief = deployed.grid.join(2, node_id=1, key=b"another key")  # asked first
     deployed.grid.nodes[2].node_config["partition-id"] = 2
     deployed.server.enroll("key-" + _digest(deployed.grid.nodes[2].public_key), 2)
     deployed.run()
     assert [message.metadata.message_type for message in thief.seen] == ["query"]
     assert any("Node 1 is refused" in sentence for sentence in deployed.told)
-    assert equal(deployed.server.books.replica, reference(config).replica)
+    assert equal(deployed.server.state.replica, reference(settings).replica)
 
 
 def _digest(key):
@@ -222,8 +227,8 @@ def _digest(key):
 
 
 def test_a_client_that_is_started_again_comes_back_under_another_node_id(tmp_path):
-    config = settings("fedcef", rounds=4)
-    deployed = Deployed(config, tmp_path)
+    settings = small_settings("fedcef", rounds=4)
+    deployed = Deployed(settings, tmp_path)
     deployed.grid.nodes[1].silent = True  # killed in its first round
     waits = iter(range(10_000))
 
@@ -233,14 +238,14 @@ def test_a_client_that_is_started_again_comes_back_under_another_node_id(tmp_pat
             deployed.grid.join(1, node_id=77)
         return False
 
-    deployed.summary = deployed.drive(stopped).to_the_end()
+    deployed.summary = deployed.loop(stopped).run()
     assert [record["accepted"] for record in deployed.records] == [5] * 4
-    assert equal(deployed.server.books.replica, reference(config).replica)
+    assert equal(deployed.server.state.replica, reference(settings).replica)
 
 
 def test_a_straggler_s_reply_is_late_and_counted(tmp_path):
-    config = settings("fedcef", rounds=6)
-    deployed = Deployed(config, tmp_path, terms=Terms(deadline_s=50, min_clients=3))
+    settings = small_settings("fedcef", rounds=6)
+    deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, min_clients=3))
     deployed.grid.nodes[4].slow_s = 60.0
     deployed.run()
     assert [record["accepted"] for record in deployed.records] == [4] * 6
@@ -249,16 +254,18 @@ def test_a_straggler_s_reply_is_late_and_counted(tmp_path):
 
 
 def test_a_client_that_fails_is_asked_again(tmp_path):
-    config = settings("fedcef", rounds=3)
-    deployed = Deployed(config, tmp_path)
+    settings = small_settings("fedcef", rounds=3)
+    deployed = Deployed(settings, tmp_path)
     deployed.grid.nodes[3].fails = 2
     deployed.run()
     assert refused(deployed) == ["client failed"] * 2
-    assert equal(deployed.server.books.replica, reference(config).replica)
+    assert equal(deployed.server.state.replica, reference(settings).replica)
 
 
 def test_a_client_that_fails_always_is_done_without(tmp_path):
-    deployed = Deployed(settings("fedcef", rounds=3), tmp_path, terms=Terms(retries=1, deadline_s=50))
+    deployed = Deployed(
+        small_settings("fedcef", rounds=3), tmp_path, deployment=DeploymentSettings(retries=1, deadline_s=50)
+    )
     deployed.grid.nodes[3].fails = 1000
     deployed.run()
     assert [record["accepted"] for record in deployed.records] == [4] * 3
@@ -266,7 +273,7 @@ def test_a_client_that_fails_always_is_done_without(tmp_path):
 
 
 def test_a_node_that_goes_is_not_asked_in_later_rounds(tmp_path):
-    deployed = Deployed(settings("fedcef", rounds=3), tmp_path)
+    deployed = Deployed(small_settings("fedcef", rounds=3), tmp_path)
     deployed.grid.nodes[0].online = False
     deployed.run()
     assert [record["accepted"] for record in deployed.records] == [4] * 3
@@ -274,7 +281,12 @@ def test_a_node_that_goes_is_not_asked_in_later_rounds(tmp_path):
 
 
 def test_a_node_that_comes_late_joins(tmp_path):
-    deployed = Deployed(settings("fedcef", rounds=6), tmp_path, clients=4, terms=Terms(patience_s=5, deadline_s=50))
+    deployed = Deployed(
+        small_settings("fedcef", rounds=6),
+        tmp_path,
+        clients=4,
+        deployment=DeploymentSettings(patience_s=5, deadline_s=50),
+    )
     rounds = iter(range(100))
     watch = deployed._watch
 
@@ -292,17 +304,22 @@ def test_a_node_that_comes_late_joins(tmp_path):
 
 def test_the_server_waits_for_as_many_clients_as_it_needs(tmp_path):
     """Zhang's method needs everyone: nothing begins before, and the deadline does not help."""
-    deployed = Deployed(settings("zhang", rounds=2), tmp_path, clients=4, terms=Terms(patience_s=1, deadline_s=5))
+    deployed = Deployed(
+        small_settings("zhang", rounds=2),
+        tmp_path,
+        clients=4,
+        deployment=DeploymentSettings(patience_s=1, deadline_s=5),
+    )
     steps = iter(range(200))
     with pytest.raises(Stopped):
-        deployed.drive(stopped=lambda: next(steps) > 100).to_the_end()
+        deployed.loop(stopped=lambda: next(steps) > 100).run()
     assert deployed.server.round == 0
     assert "4 of 5 clients are there; waiting for the others." in deployed.told
 
 
 def test_a_reply_without_bytes_is_unreadable(tmp_path):
-    config = settings("fedcef", rounds=1)
-    deployed = Deployed(config, tmp_path, terms=Terms(retries=0, deadline_s=50))
+    settings = small_settings("fedcef", rounds=1)
+    deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(retries=0, deadline_s=50))
     answer = deployed.grid._answer
 
     def forged(node, message):

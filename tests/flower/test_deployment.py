@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from deployment.setting import equal, simulation
 from fedcef.deployment import Coordinator
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.loop import run
-from fedcef.runs.settings import load_settings
+from fedcef.runs.run import run
 
 from .deployment import EXAMPLE, PATIENCE_S, Deployment
 
@@ -30,7 +30,7 @@ CLIENTS, ROUNDS = 4, 10
 RUN_S = 900.0
 """More than a run takes on a busy machine."""
 CHANGES = [f"num_clients={CLIENTS}", f"rounds={ROUNDS}", "eval.every=5", "snapshot_every=4"]
-TERMS = [f"deployment.min_clients={CLIENTS}", "deployment.deadline_s=500", "deployment.identity=key"]
+DEPLOYMENT = [f"deployment.min_clients={CLIENTS}", "deployment.deadline_s=500", "deployment.identity=key"]
 COUNTS = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes")
 
 
@@ -44,7 +44,7 @@ def test_four_clients_with_keys_over_tls(tmp_path):
             lab.register(node)
         for client in range(CLIENTS):
             lab.supernode(client)
-        running = lab.run(*CHANGES, *TERMS, out=str(tmp_path / "run"))
+        running = lab.run(*CHANGES, *DEPLOYMENT, out=str(tmp_path / "run"))
         lab.wait_for("the first round", lambda: rounds(tmp_path / "run") > 0, running, "run")
         refused = lab.supernode(0, key=stranger, name="stranger")
         lab.supernode(0, key=pretender, name="pretender")
@@ -55,19 +55,19 @@ def test_four_clients_with_keys_over_tls(tmp_path):
         assert "Finished" in lab.log("run")
     assert not lab.processes()
 
-    config = load_settings(str(EXAMPLE / "experiment.toml"), CHANGES)
+    settings = load_settings(str(EXAMPLE / "experiment.toml"), CHANGES)
     deployed, simulated = RunFolder.open(tmp_path / "run"), RunFolder.new(tmp_path / "simulated")
-    run(config, simulated)
+    run(settings, simulated)
     for real, virtual in zip(deployed.records(), simulated.records(), strict=True):
         assert {name: real[name] for name in COUNTS} == {name: virtual[name] for name in COUNTS}
         assert real.get("accuracy") == virtual.get("accuracy")
     assert deployed.records()[-1]["accuracy"] > 0.8
     assert equal(load_file(deployed.path / "model.safetensors"), load_file(simulated.path / "model.safetensors"))
 
-    whole = simulation(config)
+    whole = simulation(settings)
     for _ in range(ROUNDS):
         whole.step()
-    assert equal(Coordinator.recover(deployed.path).books.replica, whole.replica)
+    assert equal(Coordinator.recover(deployed.path).state.replica, whole.replica)
     assert not (deployed.path / "refused.jsonl").exists()
 
 
@@ -85,7 +85,7 @@ def test_nothing_but_the_fleet_passes_the_gate(tmp_path):
             assert status(f"https://{gate}/{path}", trust) == 403
         lab.register(0)
         lab.supernode(0, address=gate)
-        ran = lab.run("num_clients=1", "rounds=1", *TERMS, "deployment.min_clients=1", out=str(tmp_path / "run"))
+        ran = lab.run("num_clients=1", "rounds=1", *DEPLOYMENT, "deployment.min_clients=1", out=str(tmp_path / "run"))
         ran.wait(RUN_S)
         assert rounds(tmp_path / "run") == 1
         assert "Finished" in lab.log("run")

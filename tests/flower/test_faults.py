@@ -15,7 +15,7 @@ from faults import plan as kinds
 from faults.checks import Watch
 from faults.client import app as faulty_client_app
 from faults.plan import Event, Plan, make_plan
-from faults.play import play, settings
+from faults.play import deployed_settings, play
 from faults.server import serve_with_faults
 
 from .in_process import InProcessGrid
@@ -56,9 +56,9 @@ def played(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDCEF_FAULTS", str(tmp_path / "all"))
 
     def call(rounds, events):
-        config = settings(rounds, 1.0)
-        (tmp_path / "experiment.toml").write_text(config.to_toml())
-        watch = Watch(tmp_path / "all", config, Plan.write(tmp_path / "all", 1, 1.0, events))
+        settings = deployed_settings(rounds, 1.0)
+        (tmp_path / "experiment.toml").write_text(settings.to_toml())
+        watch = Watch(tmp_path / "all", settings, Plan.write(tmp_path / "all", 1, 1.0, events))
         run_config = {"experiment": str(tmp_path / "experiment.toml"), "out": str(watch.run)}
         grid = InProcessGrid(faulty_client_app, run_config, state=watch.folder / "states", clients=4)
         serve_with_faults(grid, 1, run_config, watch.plan)
@@ -101,12 +101,12 @@ def test_the_checks_see_what_is_wrong(played):
 @pytest.mark.flower
 def test_real_processes_really_killed(tmp_path):
     """Every way to kill a node, and the server twice."""
-    config = settings(5, 60.0)
+    settings = deployed_settings(5, 60.0)
     nodes = [(kind, 1 + i // 3, i % 3, "synced" if "saves" in kind else "") for i, kind in enumerate(kinds.NODE_KILLS)]
     server = [("between steps", 1, "after a reply"), ("while it writes", 2, "append round_log.bin, half written")]
     drawn = [*nodes, *((f"kill server {when}", round_, None, point) for when, round_, point in server)]
     events = [Event(i, *fields) for i, fields in enumerate(drawn)]
-    watch = play(tmp_path / "all", 1, config, events, print)
+    watch = play(tmp_path / "all", 1, settings, events, print)
     assert watch.violations == []
     assert all(watch.bits.values())
     assert set(watch.plan.happened()) == set(events)

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef[flower]'")
 
 
-from deployment.setting import METHODS, equal, settings, simulation
+from deployment.setting import METHODS, equal, simulation, small_settings
 
 from .setting import Deployed
 
@@ -14,26 +14,26 @@ SOME = ["fedcef", "fedcef dense", "fedcef lossy", "zhang", "scaffold", "fedda", 
 DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
 
 
-def compare(config, path):
-    deployed, simulated = Deployed(config, path).run(), simulation(config)
+def compare(settings, path):
+    deployed, simulated = Deployed(settings, path).run(), simulation(settings)
     for record, replica in zip(deployed.records, deployed.replicas, strict=True):
         simulated.step()
         assert equal(replica, simulated.replica), f"round {record['round']}"
         assert {name: record[name] for name in COUNTS} == simulated.ledger.totals()
         assert record["refused"] == 0
-    assert deployed.summary["rounds"] == config.rounds
+    assert deployed.summary["rounds"] == settings.rounds
 
 
 @pytest.mark.parametrize("method", SOME)
 def test_all_clients(tmp_path, method):
     assert method in METHODS
-    compare(settings(method, rounds=6), tmp_path)
+    compare(small_settings(method, rounds=6), tmp_path)
 
 
 @pytest.mark.parametrize("method", ["fedcef", "scaffold"])
 def test_some_of_the_clients(tmp_path, method):
-    compare(settings(method, clients_per_round=2, rounds=8), tmp_path)
+    compare(small_settings(method, clients_per_round=2, rounds=8), tmp_path)
 
 
 def test_a_classifier(tmp_path):
-    compare(settings("fedcef", rounds=4, **DIGITS), tmp_path)
+    compare(small_settings("fedcef", rounds=4, **DIGITS), tmp_path)

@@ -11,9 +11,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from safetensors.torch import load_file
 
-from deployment.setting import equal, settings, simulation
-from fedcef.flower.run_server import serve
-from fedcef.wire.checkpoint import read, unseal
+from deployment.setting import equal, simulation, small_settings
+from fedcef.flower.run_server import run_server
+from fedcef.wire.checkpoint import read_checkpoint
 
 from .test_parity import DIGITS, SOME
 
@@ -27,22 +27,22 @@ def test_ray_gives_the_simulator_s_bits(tmp_path, monkeypatch):
 
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower"))
-    configs = {method: settings(method, rounds=4, **DIGITS) for method in SOME}
+    all_settings = {method: small_settings(method, rounds=4, **DIGITS) for method in SOME}
     run_configs = []
-    for method, config in configs.items():
+    for method, settings in all_settings.items():
         folder = tmp_path / method
         folder.mkdir()
-        (folder / "mine.toml").write_text(config.to_toml())
+        (folder / "mine.toml").write_text(settings.to_toml())
         paths = {"experiment": folder / "mine.toml", "out": folder / "run", "state-dir": folder / "states"}
         run_configs.append({name: str(path) for name, path in paths.items()})
     server, clients = _apps(run_configs, tmp_path / "now.json")
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
     run_simulation(server_app=server, client_app=clients, num_supernodes=5, backend_config=resources)
-    for method, config in configs.items():
-        run, simulated = tmp_path / method / "run", simulated_to_the_end(config)
+    for method, settings in all_settings.items():
+        run, simulated = tmp_path / method / "run", simulated_to_the_end(settings)
         model = load_file(run / "model.safetensors")
-        assert equal(model, dict(config.build_problem().layout.unflatten(simulated.model()))), method
-        _, states = unseal(read(run / "snapshot.bin"))
+        assert equal(model, dict(settings.build_problem().layout.unflatten(simulated.model()))), method
+        _, states = read_checkpoint(run / "snapshot.bin")
         replica = {f"replica/{name}": vector for name, vector in simulated.replica.items()}
         assert equal({name: states[name] for name in replica}, replica), method
         last = json.loads((run / "rounds.jsonl").read_text().splitlines()[-1])
@@ -57,7 +57,7 @@ def _apps(run_configs, now):
     def main(grid, context):
         for run_config in run_configs:
             now.write_text(json.dumps(run_config))
-            serve(grid, run_config)
+            run_server(grid, run_config)
 
     def with_config(handler):
         def called(message, context):
@@ -82,8 +82,8 @@ def _apps(run_configs, now):
     return server, clients
 
 
-def simulated_to_the_end(config):
-    simulated = simulation(config)
-    for _ in range(config.rounds):
+def simulated_to_the_end(settings):
+    simulated = simulation(settings)
+    for _ in range(settings.rounds):
         simulated.step()
     return simulated

@@ -1,13 +1,13 @@
-"""What the server looks at before a reply may enter a mean."""
+"""What is checked before a replica is used or a reply may enter a mean."""
 
 from __future__ import annotations
 
-import math
+import hashlib
 from collections.abc import Mapping
 
 import torch
 
-from fedcef.algorithms.algorithm import Message
+from fedcef.algorithms.algorithm import Message, State
 from fedcef.wire import FrameKind, Relay, WireError, decode
 from fedcef.wire.payload import MODERATE
 
@@ -21,6 +21,16 @@ class Unusable(Exception):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
         self.reason, self.detail = reason, detail
+
+
+def hash_of(replica: State) -> bytes:
+    """Tells replicas apart that differ in a single bit; 16 bytes."""
+    state = hashlib.blake2b(digest_size=16)
+    for name in sorted(replica):
+        vector = replica[name].detach().cpu().contiguous()
+        state.update(f"{name} {vector.dtype} {len(vector)} ".encode())
+        state.update(vector.numpy().data)
+    return state.digest()
 
 
 def largest_reply(parts: Mapping[str, int]) -> int:
@@ -48,15 +58,3 @@ def checked_message(frame: bytes, round_: int, parts: Mapping[str, int], dtype: 
         if payload.largest() >= MODERATE or not float(vector.abs().max()) < MODERATE:
             raise Unusable("too large", f"{name} has numbers of {MODERATE:g} and more.")
     return {name: up.message[name] for name in parts}
-
-
-def norm_of(message: Message) -> float:
-    """The norm of all vectors of a message together."""
-    norms = (torch.linalg.vector_norm(payload.dense(), dtype=torch.float64) for payload in message.values())
-    return math.hypot(*map(float, norms))
-
-
-def median(sizes: Mapping[int, float]) -> float:
-    """The lower median."""
-    ordered = sorted(sizes.values())
-    return ordered[(len(ordered) - 1) // 2] if ordered else 0.0

@@ -1,16 +1,25 @@
-"""One client's part of a problem, and the server's, which has no training data."""
+"""One client's part of a problem and its gradients; and the server's part, which has no training data."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from fedcef.algorithms.algorithm import Oracle
-from fedcef.core.rng import round_key
-from fedcef.oracles.oracle import Batches, GradientOracle, make_oracle
-from fedcef.problems.problem import Problem, Samples
+from fedcef.core.round import Rounds
+from fedcef.oracles.oracle import make_oracle
+from fedcef.problems.client_data import Samples
+from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
+
+
+def problem_of_client(settings: Settings, client: int) -> Problem:
+    """The problem of one client.  A problem of the user's own reads this client's data only."""
+    problem = settings.build_problem((client,))
+    return problem if problem.num_clients == 1 else one_client(problem, client)
 
 
 def one_client(problem: Problem, client: int) -> Problem:
@@ -25,12 +34,6 @@ def one_client(problem: Problem, client: int) -> Problem:
     )
 
 
-def shard_of(config: Settings, client: int) -> Problem:
-    """The problem of one client.  A problem of the user's own reads this client's data only."""
-    problem = config.build_problem((client,))
-    return problem if problem.num_clients == 1 else one_client(problem, client)
-
-
 def without_data(problem: Problem) -> Problem:
     """The problem as a server knows it: model, regulariser, start, test set, and how many clients there are."""
     nothing = Samples(problem.train.inputs[:0].clone(), problem.train.targets[:0].clone())
@@ -39,14 +42,23 @@ def without_data(problem: Problem) -> Problem:
     )
 
 
-def gradients_of(config: Settings, shard: Problem) -> GradientOracle:
-    """How a client computes gradients; the kind is chosen as the simulator would."""
-    return make_oracle(shard, config.oracle, Batches(config.batch_size), config.clip_norm or None, config.precision)
+class ClientGradients:
+    """One client's minibatch gradients: vectors (p,) on the CPU, computed where its data is."""
 
+    def __init__(self, settings: Settings, problem: Problem, client: int) -> None:
+        """`problem` has this client alone; `client` is its number in the run."""
+        self._device = problem.z0.device
+        self._oracle = make_oracle(problem, settings)
+        self._rounds = Rounds(settings, settings.num_clients, self._device)
+        self._client = torch.tensor([client], device=self._device)
 
-def oracle_of_round(gradients: GradientOracle, seed: int, round_: int, client: int, steps: int) -> Oracle:
-    """The minibatch gradients of one client in one round: vectors (p,) on the CPU, computed where the data is."""
-    device = gradients.problem.z0.device
-    key = round_key(seed, round_, torch.tensor([client], device=device))
-    stacked = gradients.for_round(torch.zeros(1, dtype=torch.int64, device=device), key, steps)
-    return lambda x, k: stacked(x.to(device), k)[0].cpu()
+    def in_round(self, number: int, steps: int) -> Oracle:
+        """The gradients of a round's local steps, on the minibatches that the simulator would draw for this client."""
+        only_row = torch.zeros(1, dtype=torch.int64, device=self._device)
+        gradients = self._oracle.for_round(self._rounds.at(number, self._client), steps, rows=only_row)
+
+        def oracle(x: Tensor, k: int) -> Tensor:
+            with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+                return gradients(x.to(self._device), k)[0].cpu()
+
+        return oracle

@@ -14,22 +14,24 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
 from fedcef.core.disk import Disk
+from fedcef.core.errors import RunError
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Stamp
-from fedcef.wire.checkpoint import DamagedError, header_of, read, seal, unseal
+from fedcef.wire.checkpoint import DamagedError, read_checkpoint, read_header, write_checkpoint
 
 _PARTS = ("replica", "committed", "pending")
 
 
 @dataclass(frozen=True, eq=False)
 class ClientState:
+    """What one save holds."""
+
     round: int  # rounds that the replica has seen; the last message is of this round
     replica: State
     base: Stamp | None  # of `committed`
@@ -39,7 +41,7 @@ class ClientState:
     reply: bytes
 
 
-class Store:
+class ClientStore:
     """The states of one client, by run: an order of an old run that comes late does not touch the new one's."""
 
     def __init__(self, folder: Path, client: int, disk: Disk | None = None) -> None:
@@ -72,12 +74,12 @@ class Store:
             "client": self.client,
             "save": number,
             "round": state.round,
-            "base": unstamped(state.base),
-            "stamp": unstamped(state.stamp),
+            "base": None if state.base is None else state.base.to_json(),
+            "stamp": state.stamp.to_json(),
         }
         tensors = {f"{part}/{name}": v for part in _PARTS for name, v in getattr(state, part).items()}
         reply = torch.frombuffer(bytearray(state.reply), dtype=torch.uint8)
-        self._disk.replace(self._slot(run, number % 2), seal(header, {**tensors, "reply": reply}))
+        write_checkpoint(self._slot(run, number % 2), header, {**tensors, "reply": reply}, self._disk)
         self._last = {str(run): (number, state)}
 
     def other_runs(self, run: RunId) -> bool:
@@ -90,7 +92,7 @@ class Store:
     def _number(self, path: Path) -> int:
         """Of the save in a slot; -1 for none.  What cannot be read comes first, and is told."""
         try:
-            return int(header_of(path)["save"]) if path.exists() else -1
+            return int(read_header(path)["save"]) if path.exists() else -1
         except (DamagedError, OSError):
             return sys.maxsize
 
@@ -98,31 +100,25 @@ class Store:
         if not path.exists():
             return None
         try:
-            header, tensors = unseal(read(path))
+            header, tensors = read_checkpoint(path)
             if header["run"] != str(run) or header["client"] != self.client:
-                raise DamagedError(f"It is the state of client {header['client']} of run {header['run']}.")
+                raise DamagedError(f"{path} is the state of client {header['client']} of run {header['run']}.")
             state = ClientState(
                 round=header["round"],
                 replica=_part("replica", tensors),
-                base=stamped(header["base"]),
+                base=None if header["base"] is None else Stamp.from_json(header["base"]),
                 committed=_part("committed", tensors),
-                stamp=Stamp(header["stamp"][0], bytes.fromhex(header["stamp"][1])),
+                stamp=Stamp.from_json(header["stamp"]),
                 pending=_part("pending", tensors),
                 reply=bytes(tensors["reply"].numpy()),
             )
-        except (DamagedError, OSError, KeyError) as error:
-            self.damaged.append(f"{path} cannot be used: {error}")
+        except RunError as error:
+            self.damaged.append(str(error))
+            return None
+        except KeyError as error:
+            self.damaged.append(f"{path} is no state of a client: it has no {error}.")
             return None
         return header["save"], state
-
-
-def unstamped(stamp: Stamp | None) -> list[int | str] | None:
-    """A stamp for a JSON file."""
-    return None if stamp is None else [stamp.round, stamp.digest.hex()]
-
-
-def stamped(value: list[Any] | None) -> Stamp | None:
-    return None if value is None else Stamp(value[0], bytes.fromhex(value[1]))
 
 
 def _part(part: str, tensors: dict[str, Tensor]) -> State:

@@ -3,7 +3,7 @@
 FedCEF's c is the mean of the c_i, and c_i is the sum of the client's accepted messages.  A client that comes back
 without c_i starts from zero, so the server must take that sum out of c; only the messages tell it.  It keeps them added
 up, one file per client, N·p numbers on the disk and none in memory.  The files are brought up to date with every
-snapshot; what came since is in the journal.
+snapshot; what came since is in the file of accepted replies.
 
 The sum is taken in the same order and precision as the client takes it: for FedCEF it *is* c_i, bit for bit.
 """
@@ -17,48 +17,49 @@ from torch import Tensor
 
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
-from fedcef.deployment.accepted_replies import Journal
-from fedcef.deployment.messages import Result, decode_reply
+from fedcef.deployment.accepted_replies import AcceptedReplies
+from fedcef.deployment.messages import Result, decode_result
 from fedcef.wire import decode
-from fedcef.wire.checkpoint import DamagedError, read, seal, unseal
+from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
 
 Sum = dict[str, Tensor]
+"""By part: what was sent of it, added up."""
 
 
-class Sums:
+class ClientSums:
+    """The folder of sums."""
+
     def __init__(self, folder: Path, disk: Disk, parts: tuple[str, ...], dim: int) -> None:
+        """`parts` are those that add up, of at most `dim` numbers; without any, nothing is kept."""
         self._folder, self._disk, self._parts, self._dim = folder, disk, parts, dim
 
-    def of(self, client: int, journal: Journal, before: int) -> Sum:
+    def of(self, client: int, replies: AcceptedReplies, before: int) -> Sum:
         """What a client has sent before a round, since it last began afresh; {} if nothing."""
         through, total = self._read(client)
-        replies = [reply for round_, reply in journal.of_client(client) if through <= round_ < before]
-        return added_up(total, (self._result(reply) for reply in replies), self._parts, self._dim)
+        since = (reply for round_, reply in replies.of_client(client) if through <= round_ < before)
+        return added_up(total, map(decode_result, since), self._parts, self._dim)
 
-    def fold(self, journal: Journal, through: int) -> None:
+    def fold(self, replies: AcceptedReplies, through: int) -> None:
         """Bring the files up to a round; a file that is there already is left alone."""
-        for client in sorted(journal.clients()) if self._parts else ():
+        for client in sorted(replies.clients()) if self._parts else ():
             if self._read(client)[0] < through:
-                total = self.of(client, journal, through)
-                self._disk.replace(self._file(client), seal({"through": through, "client": client}, total))
+                total = self.of(client, replies, through)
+                write_checkpoint(self._file(client), {"through": through, "client": client}, total, self._disk)
 
     def _file(self, client: int) -> Path:
         return self._folder / f"{client:06d}.sum"
 
     def _read(self, client: int) -> tuple[int, Sum]:
-        path = self._file(client)
-        if not path.exists():
+        if not self._file(client).exists():
             return 0, {}
         try:
-            header, total = unseal(read(path))
-        except (DamagedError, OSError) as error:
-            raise RunError(f"{path}, the sum of what client {client} sent, is damaged: {error}") from None
+            header, total = read_checkpoint(self._file(client))
+        except RunError as error:
+            raise RunError(
+                f"The run cannot go on without the sum of what client {client} sent: {error}  Put the file back from a "
+                "copy, or begin a new run."
+            ) from None
         return header["through"], total
-
-    def _result(self, reply: bytes) -> Result:
-        result = decode_reply(reply, len(reply))
-        assert isinstance(result, Result), "the journal holds accepted results only"
-        return result
 
 
 def added_up(total: Sum, results: Iterable[Result], parts: tuple[str, ...], dim: int) -> Sum:

@@ -15,50 +15,63 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fedcef.core import rng
 from fedcef.core.disk import Disk
 from fedcef.core.errors import ConfigError, RunError
-from fedcef.deployment.admission import ABOUT_ANOTHER, HELPED_BY_ASKING, OpenRound, Verdict, examined, far_off
+from fedcef.deployment.admission import ABOUT_ANOTHER, HELPED_BY_ASKING, OpenRound, Verdict, examine, outliers
 from fedcef.deployment.checks import Unusable, largest_reply
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Order
-from fedcef.deployment.protocol import Method
-from fedcef.deployment.server_state import Books, Evaluate
+from fedcef.deployment.protocol import Protocol
+from fedcef.deployment.server_state import Evaluate, ServerState
 from fedcef.problems.problem import Problem
-from fedcef.runs.deployment_settings import Terms
-from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.runs.deployment_settings import DeploymentSettings
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.reader import Record
+from fedcef.runs.settings import Settings
 
 
 class Coordinator:
-    def __init__(self, books: Books, terms: Terms) -> None:
-        """Use `new` or `recover`."""
-        self.books, self.terms, self.method, self.config = books, terms, books.method, books.method.config
-        self.cohort_size, self.needed = cohort_sizes(self.method, terms)
-        self.limit = terms.max_reply_bytes or largest_reply(books.up_parts)
+    """The server of one run; made by `new` or `recover`."""
+
+    def __init__(self, state: ServerState, deployment: DeploymentSettings | None = None) -> None:
+        self.state, self.protocol, self.settings = state, state.protocol, state.protocol.settings
+        self.deployment = deployment or self.settings.deployment
+        self.needed = clients_needed(self.protocol, self.deployment)
+        self.limit = self.deployment.max_reply_bytes or largest_reply(state.up_parts)
         self.open: OpenRound | None = None
-        self.connected = list(range(self.method.num_clients))
-        self.sent, self.received = books.note["sent"], books.note["received"]
+        self.connected = list(range(self.protocol.num_clients))
+        self.sent, self.received = state.note["sent"], state.note["received"]
         self._between: Counter[str] = Counter()  # refused while no round was open
 
     @classmethod
     def new(
         cls,
-        config: Settings,
+        settings: Settings,
         problem: Problem,
         path: Path,
         *,
-        terms: Terms = Terms(),
+        deployment: DeploymentSettings | None = None,
         evaluate: Evaluate | None = None,
         disk: Disk | None = None,
-        watch: Callable[[str], None] = lambda sentence: None,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> Coordinator:
-        """Begin a run in a folder of its own."""
-        disk, folder, method = disk or Disk(), RunFolder.new(path), Method(config, problem)
-        cohort_sizes(method, terms)  # what cannot run leaves no folder behind
-        disk.replace(path / "run.json", json.dumps({"run": str(RunId.new(config))}).encode())
-        folder.create(config.to_toml())
-        return cls(Books(method, folder, disk, evaluate, watch), terms)
+        """Begin a run in a folder of its own.
+
+        Args:
+            settings: Of the run.
+            problem: What the server knows of it; it needs no training data (`without_data`).
+            path: The folder, which must hold no run.
+            deployment: What is demanded of the clients; by default as in the settings.
+            evaluate: Measures of the model, recorded in evaluated rounds.
+            disk: How files are written.
+            tell: Called with a sentence about what a person should know.
+        """
+        disk, folder, protocol = disk or Disk(), RunFolder.new(path), Protocol(settings, problem)
+        clients_needed(protocol, deployment or settings.deployment)  # what cannot run leaves no folder behind
+        disk.replace(path / "run.json", json.dumps({"run": str(RunId.new(settings))}).encode())
+        folder.create(settings.to_toml())
+        return cls(ServerState(protocol, folder, disk, evaluate, tell), deployment)
 
     @classmethod
     def recover(
@@ -66,33 +79,35 @@ class Coordinator:
         path: Path,
         problem: Problem | None = None,
         *,
-        terms: Terms = Terms(),
+        deployment: DeploymentSettings | None = None,
         evaluate: Evaluate | None = None,
         disk: Disk | None = None,
-        watch: Callable[[str], None] = lambda sentence: None,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> Coordinator:
-        """Go on with a run after its last logged round."""
+        """Go on with a run after its last logged round; the arguments are those of `new`."""
         folder = RunFolder.open(path)
-        config = load_settings(str(folder.config))
-        method = Method(config, problem if problem is not None else config.build_problem())
-        return cls(Books(method, folder, disk or Disk(), evaluate, watch), terms)
+        settings = load_settings(str(folder.config))
+        protocol = Protocol(settings, problem if problem is not None else settings.build_problem())
+        return cls(ServerState(protocol, folder, disk or Disk(), evaluate, tell), deployment)
 
     @property
     def run(self) -> RunId:
-        return self.books.run
+        """Which run it is."""
+        return self.state.run
 
     @property
     def round(self) -> int:
         """How many rounds are over, which is the number of the current one."""
-        return self.books.round
+        return self.state.round
 
     @property
     def finished(self) -> bool:
-        return self.round >= self.config.rounds
+        """Whether all rounds are over."""
+        return self.round >= self.settings.rounds
 
     def enroll(self, identity: str, number: int | None = None) -> int:
         """A client's number, given to it now if it has none."""
-        return self.books.roster.enroll(identity, number)
+        return self.state.roster.enroll(identity, number)
 
     # the round
 
@@ -103,7 +118,7 @@ class Coordinator:
         Another attempt at an open round may ask others; replies that were accepted stay.
         """
         if self.finished:
-            raise RunError(f"All {self.config.rounds} rounds are over.")
+            raise RunError(f"All {self.settings.rounds} rounds are over.")
         if connected is not None:
             self.connected = sorted(set(connected))
         if self.open is None:
@@ -112,7 +127,7 @@ class Coordinator:
         else:
             self.open.attempt += 1
             self.open.began = now
-        self.open.cohort = set(self._choose(self.round, self.open.attempt)) | self.open.accepted.keys()
+        self.open.cohort = set(self._cohort(self.round, self.open.attempt)) | self.open.accepted.keys()
         self.open.given_up.clear()
         self.open.again.clear()
         return {client: self._order(client) for client in sorted(self.open.waited_for)}
@@ -120,18 +135,18 @@ class Coordinator:
     def receive(self, identity: str, data: bytes) -> Verdict:
         """Look at a reply; `identity` is the name under which the transport knows its sender."""
         self.received += len(data)
-        client = self.books.roster.number(identity)
+        client = self.state.roster.number(identity)
         try:
-            accepted = examined(self.books, self.open, client, data, self.limit)
+            accepted = examine(self.state, self.open, client, data, self.limit)
         except Unusable as unusable:
             return self._refuse(client, identity, unusable)
         assert self.open is not None
-        self.open.accepted[accepted.result.client] = accepted
+        self.open.accepted[accepted.client] = accepted
         return Verdict(True)
 
     def failed(self, identity: str, why: str) -> Verdict:
         """The transport tells that a client could not do its work in the open round."""
-        return self._refuse(self.books.roster.number(identity), identity, Unusable("client failed", why))
+        return self._refuse(self.state.roster.number(identity), identity, Unusable("client failed", why))
 
     def repeat(self, client: int) -> bytes | None:
         """The open round's order once more, for a client that has come back; None if it is not waited for."""
@@ -152,58 +167,56 @@ class Coordinator:
         """End the round with those who answered; None if too few are left after the last check."""
         if self.open is None or len(self.open.accepted) < self.needed:
             raise RunError(f"Round {self.round} has too few replies to end; {self.needed} are needed.")
-        weighted = self.config.weighting == "samples"
-        before = self.books.note["largest_median"]
-        far, largest_median = far_off(self.open.accepted, self.terms.outlier_factor, before, weighted)
+        weighted = self.settings.weighting == "samples"
+        before = self.state.note["largest_median"]
+        far, largest_median = outliers(self.open.accepted, self.deployment.outlier_factor, before, weighted)
         for client, why in far.items():
             del self.open.accepted[client]
-            self._refuse(client, self.books.roster.identity(client) or "", Unusable("outlier", why))
+            self._refuse(client, self.state.roster.identity(client) or "", Unusable("outlier", why))
         if len(self.open.accepted) < self.needed:
-            self.books.watch(
+            self.state.tell(
                 f"Round {self.round} cannot end: {len(far)} of its replies are far larger than usual.  If that is so "
                 "for all clients, the run diverges; try a smaller local_lr."
             )
             return None
         accepted = [self.open.accepted[client] for client in sorted(self.open.accepted)]
-        settled = self.books.settle(accepted)
+        ended = self.state.end_round(accepted)
         note = {
-            "listeners": self._choose(self.round + 1),
+            "listeners": self._cohort(self.round + 1),
             "refused": dict(self.open.refused),
             "sent": self.sent,
             "received": self.received,
-            "wall_s": self.books.note["wall_s"] + max(0.0, now - self.open.opened),
+            "wall_s": self.state.note["wall_s"] + max(0.0, now - self.open.opened),
             "largest_median": largest_median,
         }
-        self.books.commit(accepted, settled, note)
+        self.state.commit(accepted, ended, note)
         self.open = None
-        return self.books.write_down(len(accepted))
+        return self.state.write_down(len(accepted))
 
     def finish(self) -> Record:
         """Write the model and the summary of a run whose rounds are over."""
-        return self.books.finish()
+        return self.state.finish()
 
     # what is behind it
 
-    def _choose(self, round_: int, attempt: int = 0) -> list[int]:
-        """The cohort of a round, among those connected."""
-        if self.cohort_size >= len(self.connected):
-            return self.connected
-        key = self.method.shared_key(round_, rng.COHORT)
-        key = rng.fold(key, attempt) if attempt else key
-        return [self.connected[i] for i in rng.subset(key, len(self.connected), self.cohort_size).tolist()]
+    def _cohort(self, number: int, attempt: int = 0) -> list[int]:
+        """Those who are asked in a round, among the connected."""
+        return self.protocol.rounds.cohort_among(self.connected, number, attempt)
 
     def _order(self, client: int) -> bytes:
         """Do this round; with the log entries that the client has not seen, or a snapshot if that is shorter."""
-        books, have = self.books, self.books.have[client]
-        frames = None if have is None else books.log.since(have)
-        if frames is None or sum(map(len, frames)) > books.state_size:
-            frames = (books.state_frame,)
-        order = Order(books.run, self.round, client, books.last[client], books.replica_hash, frames).encode()
+        state, have = self.state, self.state.have[client]
+        frames = None if have is None else state.log.since(have)
+        if frames is None or sum(map(len, frames)) > state.state_size:
+            frames = (state.state_frame,)
+        order = Order(state.run, self.round, client, state.last[client], state.replica_hash, frames).encode()
         self.sent += len(order)
         return order
 
     def _over(self, now: float) -> bool:
-        return self.open is not None and (self.open.everyone_answered or now - self.open.began >= self.terms.deadline_s)
+        return self.open is not None and (
+            self.open.everyone_answered or now - self.open.began >= self.deployment.deadline_s
+        )
 
     def _refuse(self, client: int | None, identity: str, why: Unusable) -> Verdict:
         """Count and note a reply that is not taken; where asking again can help, do."""
@@ -214,24 +227,23 @@ class Coordinator:
             self.open.refused[why.reason] += 1
             if client is not None and client in self.open.waited_for and why.reason not in ABOUT_ANOTHER:
                 self.open.again[client] += 1
-                if why.reason in HELPED_BY_ASKING and self.open.again[client] <= self.terms.retries:
+                if why.reason in HELPED_BY_ASKING and self.open.again[client] <= self.deployment.retries:
                     order = self._order(client)
                 else:
                     self.open.given_up.add(client)
-        self.books.refuse(client, identity, why.reason, why.detail)
+        self.state.refuse(client, identity, why.reason, why.detail)
         return Verdict(False, why.reason, why.detail, order)
 
 
-def cohort_sizes(method: Method, terms: Terms) -> tuple[int, int]:
-    """How many clients a round asks, and how many it needs."""
-    config, n = method.config, method.num_clients
-    size = config.clients_per_round or n
-    counted_by_samples = config.weighting == "samples" and method.clients_have_state
-    everyone = not method.algorithm.partial_participation or counted_by_samples
-    needed = n if everyone else terms.min_clients
-    if not needed <= size <= n:
+def clients_needed(protocol: Protocol, deployment: DeploymentSettings) -> int:
+    """How many accepted replies a round needs; settings by which it could never have them are refused."""
+    settings, asked, n = protocol.settings, protocol.rounds.cohort_size, protocol.num_clients
+    counted_by_samples = settings.weighting == "samples" and protocol.clients_have_state
+    everyone = not protocol.algorithm.partial_participation or counted_by_samples
+    needed = n if everyone else deployment.min_clients
+    if needed > asked:
         raise ConfigError(
-            f"A round of {config.algorithm['name']} needs {needed} clients and asks {size} (clients_per_round) of {n}; "
-            "each must be no more than the next."
+            f"A round of {settings.algorithm['name']} needs {needed} clients and asks {asked} (clients_per_round) of "
+            f"{n}; it cannot need more than it asks."
         )
-    return size, needed
+    return needed

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message, State
 from fedcef.algorithms.received import Received
-from fedcef.core import rng
 from fedcef.core.errors import DivergedError
-from fedcef.core.threads import is_small, single_thread
+from fedcef.core.threads import single_thread
 from fedcef.deployment.messages import Result
-from fedcef.deployment.protocol import Method
-from fedcef.simulation.ledger import Ledger, whole
+from fedcef.deployment.protocol import Protocol
+from fedcef.simulation.ledger import Ledger, Sizes, whole
 from fedcef.wire import (
     Dense,
     FrameKind,
@@ -33,67 +32,77 @@ from fedcef.wire import (
 
 
 @dataclass(frozen=True, eq=False)
-class Accepted:
+class AcceptedReply:
     """A client's reply that is to enter the mean."""
 
     reply: bytes
+    """As it came."""
     result: Result
+    """What it says."""
     message: Message
+    """The up-message in it."""
+
+    @property
+    def client(self) -> int:
+        """Whose it is."""
+        return self.result.client
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class EndedRound:
     """The end of a round."""
 
-    frame: bytes  # the down-message
+    frame: bytes
+    """The down-message, as it is logged."""
     down: Message
     replica: State
+    """What everyone has after the round."""
     server: State
+    """What the server alone has after it."""
 
 
-def settle(
-    method: Method,
-    round_: int,
+def end_round(
+    protocol: Protocol,
+    number: int,
     replica: State,
     server: State,
-    accepted: Sequence[Accepted],
+    accepted: Sequence[AcceptedReply],
     lost: Mapping[int, Mapping[str, Tensor]],
-) -> Settled:
+) -> EndedRound:
     """End a round with these replies, sorted by client.
 
     `lost` has, for clients that began afresh, all that they had sent before: it is taken out of their messages, as if
     each had moved its old state to the new one.  So the sums that everyone holds stay the means of the clients' states.
     """
-    algorithm = method.in_round(round_)
+    round_ = protocol.rounds.at(number, torch.tensor([one.client for one in accepted]))
     parts: dict[str, list[Payload]] = {name: [] for name in accepted[0].message}
     for one in accepted:
-        gone = lost.get(one.result.client, {})
+        gone = lost.get(one.client, {})
         for name, payload in one.message.items():
             parts[name].append(Dense(payload.dense() - gone[name]) if name in gone else payload)
-    samples = torch.tensor([one.result.samples for one in accepted]).to(method.z0.dtype)
-    weights = samples if method.config.weighting == "samples" else None
-    with torch.no_grad(), single_thread(when=is_small(method.num_clients * method.dim)):
-        key = method.shared_key(round_, rng.SERVER)
-        received = Received.of(parts, key, share=len(accepted) / method.num_clients, weights=weights)
-        down, server = algorithm.server_step(server, replica, received)
+    samples = torch.tensor([one.result.samples for one in accepted]).to(protocol.z0.dtype)
+    weights = samples if protocol.settings.weighting == "samples" else None
+    with torch.no_grad(), single_thread(when=protocol.is_small):
+        received = Received.of(parts, round_.server, share=round_.share, weights=weights)
+        down, server = round_.scheduled(protocol.algorithm).server_step(server, replica, received)
         try:
-            frame = encode(down, FrameKind.DOWN, round_)
+            frame = encode(down, FrameKind.DOWN, number)
         except WireError as error:
-            raise DivergedError(f"Round {round_} cannot be told to the clients: {error}  {_ADVICE}") from None
-        replica = method.advance(replica, decode(frame))
+            raise DivergedError(f"Round {number} cannot be told to the clients: {error}  {_ADVICE}") from None
+        replica = protocol.advance(replica, decode(frame))
     if not all(bool(vector.isfinite().all()) for vector in (*replica.values(), *server.values())):
-        raise DivergedError(f"Round {round_} left values that are not finite numbers.  {_ADVICE}")
-    return Settled(frame, down, replica, server)
+        raise DivergedError(f"Round {number} left values that are not finite numbers.  {_ADVICE}")
+    return EndedRound(frame, down, replica, server)
 
 
-def count(ledger: Ledger, accepted: Sequence[Accepted], settled: Settled, listeners: Sequence[int]) -> None:
-    """Count a round by the simulator's rules."""
-    snapshot = whole(settled.replica)
-    to = torch.tensor(listeners, dtype=torch.int64)
+def count(ledger: Ledger, accepted: Sequence[AcceptedReply], ended: EndedRound, listeners: Sequence[int]) -> Ledger:
+    """The ledger after a round, by the simulator's rules; `listeners` are those who hear of it before the next one."""
+    snapshot = whole(ended.replica)
     up = torch.tensor([len(one.result.frame) for one in accepted])
-    ledger.wire.add(up, torch.tensor(len(settled.frame)), frame_nbytes(snapshot), to)
+    wire = Sizes(up, torch.tensor(len(ended.frame)), frame_nbytes(snapshot))
     up = torch.stack([frame_paper_nbytes(one.message) for one in accepted])
-    ledger.paper.add(up, frame_paper_nbytes(settled.down), frame_paper_nbytes(snapshot), to)
+    paper = Sizes(up, frame_paper_nbytes(ended.down), frame_paper_nbytes(snapshot))
+    return ledger.add(wire, paper, torch.tensor(listeners, dtype=torch.int64))
 
 
 _ADVICE = "Try a smaller local_lr, gradient clipping (clip_norm) or fewer local_steps."

@@ -8,6 +8,7 @@ import secrets
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
@@ -33,11 +34,13 @@ class RunId:
     nonce: bytes  # 8
 
     @classmethod
-    def new(cls, config: Settings) -> RunId:
-        return cls(settings_digest(config), secrets.token_bytes(HALF))
+    def new(cls, settings: Settings) -> RunId:
+        """The id of a run that begins now."""
+        return cls(settings_digest(settings), secrets.token_bytes(HALF))
 
     @classmethod
     def read(cls, raw: bytes) -> RunId:
+        """The id from its 16 bytes."""
         return cls(raw[:HALF], raw[HALF:])
 
     def __bytes__(self) -> bytes:
@@ -52,12 +55,12 @@ def read_run_id(path: Path) -> RunId:
     try:
         return RunId.read(bytes.fromhex(json.loads(path.read_text("utf-8"))["run"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} cannot be read: {error}.") from None
+        raise RunError(f"{path} cannot be read: {error}; put it back from a copy, or begin a new run.") from None
 
 
-def settings_digest(config: Settings) -> bytes:
+def settings_digest(settings: Settings) -> bytes:
     """A hash of all settings, defaults and seed included, except what is a machine's own business."""
-    table = tomllib.loads(config.to_toml())
+    table = tomllib.loads(settings.to_toml())
     shared = {key: value for key, value in table.items() if key not in LOCAL}
     return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).digest()[:HALF]
 
@@ -65,19 +68,25 @@ def settings_digest(config: Settings) -> bytes:
 class Roster:
     """The clients' numbers, 0 to N-1, by the name under which the transport knows them; kept on disk.
 
-    A number is given once: whoever comes under another name does not get it.
+    A number is given once: whoever comes under another name does not get it.  The file has one line per enrolment,
+    `["name", number]`.  Earlier versions kept one JSON object in clients.json, which is still read.
     """
 
     def __init__(self, path: Path, num_clients: int, disk: Disk) -> None:
         self._path, self._num_clients, self._disk = path, num_clients, disk
-        self._numbers: dict[str, int] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        self._numbers: dict[str, int] = {}
+        self._identities: dict[int, str] = {}
+        self._size = 0
+        self._read_object(path.with_suffix(".json"))
+        self._read_lines(path)
 
     def number(self, identity: str) -> int | None:
         """The number of a client, or nothing if it is unknown."""
         return self._numbers.get(identity)
 
     def identity(self, number: int) -> str | None:
-        return next((identity for identity, given in self._numbers.items() if given == number), None)
+        """The name of a client, or nothing if its number is free."""
+        return self._identities.get(number)
 
     def enroll(self, identity: str, number: int | None = None) -> int:
         """Give a client its number: the wanted one, or the lowest that is free.  Asking again changes nothing."""
@@ -86,16 +95,71 @@ class Roster:
             if number not in (None, known):
                 raise RunError(f"{identity} is client {known} of this run and cannot become client {number}.")
             return known
-        taken = set(self._numbers.values())
-        free = [n for n in range(self._num_clients) if n not in taken]
-        if number is None and not free:
-            raise RunError(f"All {self._num_clients} clients of this run are known; {identity} is one too many.")
-        chosen = free[0] if number is None else number
-        if chosen not in free:
+        chosen = self._lowest_free(identity) if number is None else number
+        if not self._is_free(chosen):
             raise RunError(
                 f"{identity} asks to be client {chosen}, which is taken or not among 0 to {self._num_clients - 1}."
             )
-        numbers = {**self._numbers, identity: chosen}
-        self._disk.replace(self._path, json.dumps(numbers, indent=2).encode())
-        self._numbers = numbers
+        line = json.dumps([identity, chosen]).encode() + b"\n"
+        if self._size:
+            self._disk.append(self._path, line, self._size)
+        else:
+            self._disk.replace(self._path, line)
+        self._size += len(line)
+        self._add(identity, chosen)
         return chosen
+
+    def _lowest_free(self, identity: str) -> int:
+        for number in range(self._num_clients):
+            if self._is_free(number):
+                return number
+        raise RunError(f"All {self._num_clients} clients of this run are known; {identity} is one too many.")
+
+    def _is_free(self, number: int) -> bool:
+        return 0 <= number < self._num_clients and number not in self._identities
+
+    def _add(self, identity: str, number: int) -> None:
+        self._numbers[identity], self._identities[number] = number, identity
+
+    # reading
+
+    def _read_lines(self, path: Path) -> None:
+        *lines, _unfinished = _bytes_of(path).split(b"\n")  # a line without an end is of an interrupted write
+        for at, line in enumerate(lines, 1):
+            try:
+                identity, number = json.loads(line)
+            except (ValueError, TypeError):
+                raise _damaged(path, f"line {at} names no client") from None
+            self._take(path, identity, number)
+            self._size += len(line) + 1
+
+    def _read_object(self, path: Path) -> None:
+        if not (data := _bytes_of(path)):
+            return
+        try:
+            entries = json.loads(data).items()
+        except (ValueError, AttributeError):
+            raise _damaged(path, "it is not a JSON object") from None
+        for identity, number in entries:
+            self._take(path, identity, number)
+
+    def _take(self, path: Path, identity: Any, number: Any) -> None:
+        if not (isinstance(identity, str) and type(number) is int and self._is_free(number)):
+            raise _damaged(path, f"{identity!r} cannot be client {number!r}")
+        if identity in self._numbers:
+            raise _damaged(path, f"{identity!r} has two numbers")
+        self._add(identity, number)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def _damaged(path: Path, why: str) -> RunError:
+    return RunError(
+        f"The list of clients {path} is damaged ({why}); put it back from a copy, or delete it: clients then enrol "
+        "again, and whoever first claims a number has it."
+    )

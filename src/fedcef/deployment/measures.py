@@ -13,12 +13,12 @@ from fedcef.runs.settings import Settings
 from fedcef.simulation.evaluation import Evaluator
 
 
-def measures_of(config: Settings, problem: Problem) -> Evaluate:
+def measures_of(settings: Settings, problem: Problem) -> Evaluate:
     """All measures where the server has the training data, as of the shipped experiments; otherwise those that the test
     set gives, or none but density."""
-    step, device = config.build_algorithm(problem).step, problem.z0.device
+    step, device = settings.build_algorithm(problem).step, problem.z0.device
     if int(problem.sizes.sum()):
-        whole = Evaluator(problem, step, config.eval.train_samples, config.weighting, config.precision)
+        whole = Evaluator(problem, step, settings.eval.train_samples, settings.weighting, settings.precision)
         return lambda x: whole(x.to(device))
     if problem.test is None:
         return _density
@@ -28,7 +28,7 @@ def measures_of(config: Settings, problem: Problem) -> Evaluate:
         starts=problem.starts.new_zeros(1),
         sizes=problem.sizes.new_full((1,), len(problem.test)),
     )
-    evaluator = Evaluator(tested, step, precision=config.precision)
+    evaluator = Evaluator(tested, step, precision=settings.precision)
 
     def measure(x: Tensor) -> Mapping[str, float]:
         found = evaluator(x.to(device))

@@ -18,28 +18,29 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-import zlib
 from dataclasses import dataclass
+from typing import Any
 
 from fedcef.deployment.identity import RunId
 from fedcef.wire import WireError, split
+from fedcef.wire.envelope import Envelope
 
-MAGIC, VERSION = b"FCOR", 1
+
+class MessageError(WireError):
+    """Bytes that are no order or no reply."""
+
+
+MESSAGE = Envelope("message", b"FCOR", 1, fields="B16sIII16s16s", lengths="Q", error=MessageError)
 ORDER, RESULT, NEED, REFUSAL = range(1, 5)
 NONE = 2**32 - 1
 HASH = 16
 REASON_BYTES = 300
 
-_HEADER = struct.Struct("<4sBB16sIII16s16sQ")
-_CRC = struct.Struct("<I")
 _WORK = struct.Struct("<Qf")  # samples, seconds
-OVERHEAD = _HEADER.size + _CRC.size
+OVERHEAD = MESSAGE.overhead
 """What an order takes beyond its frames."""
 RESULT_OVERHEAD = OVERHEAD + _WORK.size
-
-
-class EnvelopeError(WireError):
-    """Bytes that are no order or no reply."""
+"""What a result takes beyond its frame."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,18 @@ class Stamp:
         before = b"" if base is None else base.digest
         return cls(round_, hashlib.blake2b(before + frame, digest_size=HASH).digest())
 
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Stamp:
+        """The stamp that `to_json` wrote."""
+        return cls(value[0], bytes.fromhex(value[1]))
+
+    def to_json(self) -> list[int | str]:
+        """For the header of a checkpoint."""
+        return [self.round, self.digest.hex()]
+
 
 @dataclass(frozen=True)
-class Envelope:
+class Header:
     """Whose message it is, and about which round."""
 
     run: RunId
@@ -70,7 +80,7 @@ class Envelope:
 
 
 @dataclass(frozen=True)
-class Order(Envelope):
+class Order(Header):
     """Do this round.  The frames bring the client's replica up to it: what it missed of the log, or a snapshot."""
 
     last: Stamp | None  # after the last message that was accepted from this client
@@ -78,11 +88,12 @@ class Order(Envelope):
     frames: tuple[bytes, ...]
 
     def encode(self) -> bytes:
+        """As it is sent."""
         return _encode(ORDER, self, self.last, self.replica, b"".join(self.frames))
 
 
 @dataclass(frozen=True)
-class Result(Envelope):
+class Result(Header):
     """The round's work."""
 
     base: Stamp | None  # the state that the work began with; None: a new one
@@ -97,82 +108,83 @@ class Result(Envelope):
         return Stamp.after(self.base, self.round, self.frame)
 
     def encode(self) -> bytes:
+        """As it is sent."""
         return _encode(RESULT, self, self.base, self.replica, _WORK.pack(self.samples, self.seconds) + self.frame)
 
 
 @dataclass(frozen=True)
-class Need(Envelope):
+class Need(Header):
     """The frames do not reach back far enough."""
 
     have: int | None  # rounds that the client's replica has seen; None: only a snapshot will do
 
     def encode(self) -> bytes:
+        """As it is sent."""
         seen = None if self.have is None else Stamp(self.have, bytes(HASH))
         return _encode(NEED, self, seen, bytes(HASH), b"")
 
 
 @dataclass(frozen=True)
-class Refusal(Envelope):
+class Refusal(Header):
     """The client cannot or will not do this round."""
 
     reason: str
 
     def encode(self) -> bytes:
+        """As it is sent."""
         return _encode(REFUSAL, self, None, bytes(HASH), self.reason.encode()[:REASON_BYTES])
 
 
 Reply = Result | Need | Refusal
+"""What a client may answer."""
 
 
 def decode_order(data: bytes) -> Order:
-    kind, envelope, last, replica, body = _decode(data)
+    """An order, or a `MessageError`; its frames are told apart and not looked into."""
+    kind, header, last, replica, body = _decode(data)
     if kind != ORDER:
-        raise EnvelopeError(f"A message of kind {kind} came down; only orders (1) do.")
+        raise MessageError(f"A message of kind {kind} came down; only orders (1) do.")
     frames, good = split(body)
     if good != len(body):
-        raise EnvelopeError(f"The order's frames end at byte {good} of {len(body)}.")
-    return Order(envelope.run, envelope.round, envelope.client, last, replica, tuple(bytes(f) for f in frames))
+        raise MessageError(f"The order's frames end at byte {good} of {len(body)}.")
+    return Order(header.run, header.round, header.client, last, replica, tuple(bytes(f) for f in frames))
 
 
 def decode_reply(data: bytes, limit: int) -> Reply:
     """A reply of at most `limit` bytes; a result's frame is not looked into."""
     if len(data) > limit:
-        raise EnvelopeError(f"The reply has {len(data)} bytes; at most {limit} are taken.")
-    kind, envelope, last, replica, body = _decode(data)
-    who = (envelope.run, envelope.round, envelope.client)
+        raise MessageError(f"The reply has {len(data)} bytes; at most {limit} are taken.")
+    kind, header, last, replica, body = _decode(data)
+    who = (header.run, header.round, header.client)
     if kind == RESULT:
         if len(body) < _WORK.size:
-            raise EnvelopeError(f"The result has a body of {len(body)} bytes; it begins with {_WORK.size}.")
+            raise MessageError(f"The result has a body of {len(body)} bytes; it begins with {_WORK.size}.")
         samples, seconds = _WORK.unpack_from(body)
         if not math.isfinite(seconds):
-            raise EnvelopeError(f"The result took {seconds} seconds.")
+            raise MessageError(f"The result took {seconds} seconds.")
         return Result(*who, last, replica, samples, seconds, bytes(body[_WORK.size :]))
     if kind == NEED and not body:
         return Need(*who, None if last is None else last.round)
     if kind == REFUSAL and len(body) <= REASON_BYTES:
         text = bytes(body).decode("utf-8", "replace")
         return Refusal(*who, "".join(c if c.isprintable() else " " for c in text))
-    raise EnvelopeError(f"A message of kind {kind} with {len(body)} bytes came up; it is no reply.")
+    raise MessageError(f"A message of kind {kind} with {len(body)} bytes came up; it is no reply.")
 
 
-def _encode(kind: int, envelope: Envelope, stamp: Stamp | None, replica: bytes, body: bytes) -> bytes:
-    who = (bytes(envelope.run), envelope.round, envelope.client)
+def decode_result(data: bytes) -> Result:
+    """A result that was accepted before, from the server's own disk."""
+    reply = decode_reply(data, len(data))
+    if not isinstance(reply, Result):
+        raise MessageError("An accepted reply is no result.")
+    return reply
+
+
+def _encode(kind: int, header: Header, stamp: Stamp | None, replica: bytes, body: bytes) -> bytes:
     state = (NONE, bytes(HASH)) if stamp is None else (stamp.round, stamp.digest)
-    content = _HEADER.pack(MAGIC, VERSION, kind, *who, *state, replica, len(body)) + body
-    return content + _CRC.pack(zlib.crc32(content))
+    return MESSAGE.pack((kind, bytes(header.run), header.round, header.client, *state, replica), [body])
 
 
-def _decode(data: bytes) -> tuple[int, Envelope, Stamp | None, bytes, memoryview]:
-    if len(data) < OVERHEAD:
-        raise EnvelopeError(f"The message has {len(data)} bytes; the shortest has {OVERHEAD}.")
-    magic, version, kind, run, round_, client, *state, replica, length = _HEADER.unpack_from(data)
-    if magic != MAGIC or version != VERSION:
-        raise EnvelopeError(f"The message begins with {magic!r}, version {version}; not with {MAGIC!r}, {VERSION}.")
-    if len(data) != OVERHEAD + length:
-        raise EnvelopeError(f"The message has {len(data)} bytes; its header says {OVERHEAD + length}.")
-    content = memoryview(data)[: -_CRC.size]
-    if _CRC.unpack(data[-_CRC.size :]) != (zlib.crc32(content),):
-        raise EnvelopeError("The checksum does not fit the message; the bytes were damaged.")
-    envelope = Envelope(RunId.read(run), round_, client)
+def _decode(data: bytes) -> tuple[int, Header, Stamp | None, bytes, memoryview]:
+    (kind, run, round_, client, *state, replica), (body,) = MESSAGE.unpack(data)
     stamp = None if state[0] == NONE else Stamp(*state)
-    return kind, envelope, stamp, replica, content[_HEADER.size :]
+    return kind, Header(RunId.read(run), round_, client), stamp, replica, body

@@ -28,7 +28,7 @@ from fedcef.core.errors import RunError
 from fedcef.core.rng import Key
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Order, Stamp
-from fedcef.wire.checkpoint import DamagedError, read, seal, unseal
+from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
 
 _BYTES = 32
 _BITS = 52  # (k + 1/2)/2^52 is exact in float64, and neither 0 nor 1
@@ -36,14 +36,17 @@ _BITS = 52  # (k + 1/2)/2^52 is exact in float64, and neither 0 nor 1
 
 @dataclass(frozen=True)
 class Secret:
+    """What the file of a run holds."""
+
     key: str  # in hexadecimal digits, as is the seed
     messages: int = 0
     last: str = ""
 
 
-class OwnNoise:
+class PrivateNoise:
+    """The noise of the client whose states are in this folder, for at most so many messages in a run."""
+
     def __init__(self, folder: Path, most: int, disk: Disk | None = None) -> None:
-        """The noise of the client whose states are in this folder, for at most so many messages in a run."""
         self.folder, self.most, self.disk = folder, most, disk or Disk()
 
     def protect(self, algorithm: Algorithm, order: Order, base: Stamp | None) -> Algorithm:
@@ -67,7 +70,7 @@ class OwnNoise:
             if secret.messages >= self.most:
                 raise RunError(f"This client has sent {self.most} private messages in this run and sends no more.")
             counted = Secret(secret.key, secret.messages + 1, seed.hex())
-            self.disk.replace(self._file(order.run), seal(asdict(counted), {}))
+            write_checkpoint(self._file(order.run), asdict(counted), {}, self.disk)
         return seed
 
     def messages(self, run: RunId) -> int:
@@ -79,12 +82,11 @@ class OwnNoise:
         if not path.exists():
             return Secret(secrets.token_hex(_BYTES))  # kept with the first message
         try:
-            header, _ = unseal(read(path))
+            header, _ = read_checkpoint(path)
             return Secret(**header)
-        except (DamagedError, OSError, TypeError) as error:
+        except (RunError, TypeError) as error:
             raise RunError(
-                f"{path} cannot be used ({error}), so this client does not know what it has sent; it sends no more in "
-                "this run."
+                f"This client does not know what it has sent, so it sends no more in this run: {error}"
             ) from None
 
     def _file(self, run: RunId) -> Path:

@@ -14,6 +14,8 @@ from fedcef.wire import WireError, decode, split
 
 
 class RoundLog:
+    """The log's file, and its entries in memory."""
+
     def __init__(self, path: Path, disk: Disk, start: int = 0) -> None:
         """`start` is the round of the server's snapshot: where the log would begin if it is empty."""
         self._path, self._disk = path, disk
@@ -41,6 +43,7 @@ class RoundLog:
         self._frames.append(frame)
 
     def __getitem__(self, round_: int) -> bytes:
+        """The entry of a round."""
         return self._frames[round_ - self.first]
 
     def since(self, round_: int) -> tuple[bytes, ...] | None:

@@ -20,33 +20,47 @@ import torch
 from fedcef.algorithms.algorithm import State
 from fedcef.core.errors import RunError
 from fedcef.core.precision import matrix_units
-from fedcef.core.threads import is_small, single_thread
-from fedcef.deployment.client_problem import gradients_of, oracle_of_round
-from fedcef.deployment.client_store import ClientState, Store
+from fedcef.core.threads import single_thread
+from fedcef.deployment.checks import hash_of
+from fedcef.deployment.client_problem import ClientGradients
+from fedcef.deployment.client_store import ClientState, ClientStore
 from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.messages import Need, Order, Refusal, Result, Stamp, decode_order
-from fedcef.deployment.private_noise import OwnNoise
-from fedcef.deployment.protocol import Method, hash_of
+from fedcef.deployment.private_noise import PrivateNoise
+from fedcef.deployment.protocol import Protocol
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
-from fedcef.wire import FrameKind, WireError, decode, encode
-
-Watcher = Callable[[str], None]
-"""Called with a sentence about what a person should know."""
+from fedcef.wire import FrameKind, WireError, encode
 
 
 class Worker:
-    def __init__(self, config: Settings, shard: Problem, store: Store, *, watch: Watcher = lambda sentence: None) -> None:
-        """`shard` is a problem with this client alone (`shard.one_client`); the store knows its number."""
-        self.config, self.store, self.client, self.watch = config, store, store.client, watch
-        self.method = Method(config, shard)
-        self._gradients = gradients_of(config, shard)
-        self._samples = int(shard.sizes.sum())
-        self.noise = OwnNoise(store.folder, config.rounds)
-        self._settings = settings_digest(config)
+    """One client of a run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        problem: Problem,
+        store: ClientStore,
+        *,
+        tell: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        """A client whose number is the store's.
+
+        Args:
+            settings: Of the run; the server must have the same.
+            problem: With this client alone (`problem_of_client`, `one_client`).
+            store: Where its states are kept.
+            tell: Called with a sentence about what a person should know.
+        """
+        self.settings, self.store, self.client, self.tell = settings, store, store.client, tell
+        self.protocol = Protocol(settings, problem)
+        self.gradients = ClientGradients(settings, problem, self.client)
+        self.noise = PrivateNoise(store.folder, settings.rounds)
+        self._samples = int(problem.sizes.sum())
+        self._digest = settings_digest(settings)
 
     def handle(self, data: bytes) -> bytes:
-        """The reply to an order; bytes that are no order raise an EnvelopeError."""
+        """The reply to an order; bytes that are no order raise a `MessageError`."""
         order = decode_order(data)
         objection = self._objection(order)
         if objection:
@@ -59,7 +73,7 @@ class Worker:
             replica = self._followed(order, state)
             if isinstance(replica, Need):
                 return replica.encode()
-            base, own = self._settled(order, state)
+            base, own = self._state_to_go_on_with(order, state)
             if state is not None and _is_repeated(order, state, base):
                 return state.reply
             return self._work(order, replica, base, own)
@@ -67,51 +81,48 @@ class Worker:
             return self._refuse(order, str(error))
 
     def _objection(self, order: Order) -> str:
-        if order.run.settings != self._settings:
+        if order.run.settings != self._digest:
             return "The server's settings are not this client's; start it with the same TOML file and version."
         if order.client != self.client:
             return f"The order is for client {order.client}; this is client {self.client}."
         return ""
 
     def _refuse(self, order: Order, reason: str) -> bytes:
-        self.watch(reason)
+        self.tell(reason)
         return Refusal(order.run, order.round, self.client, reason).encode()
 
     def _followed(self, order: Order, state: ClientState | None) -> State | Need:
         """The replica of the order's round, or what is missing for it."""
-        seen, replica = (state.round, state.replica) if state else (0, self.method.start())
-        with torch.no_grad(), single_thread(when=self._small):
+        seen, replica = (state.round, state.replica) if state else (0, self.protocol.start())
+        with torch.no_grad(), single_thread(when=self.protocol.is_small):
             for frame in order.frames:
-                entry = decode(frame, max_dim=self.method.dim)
-                if entry.kind == FrameKind.STATE and entry.round >= seen:
-                    seen, replica = entry.round, {name: payload.dense() for name, payload in entry.message.items()}
-                elif entry.kind == FrameKind.DOWN and entry.round == seen:
-                    seen, replica = seen + 1, self.method.advance(replica, entry)
+                seen, replica = self.protocol.follow(seen, replica, frame)
         if seen != order.round:
             return Need(order.run, order.round, self.client, seen)
         if hash_of(replica) != order.replica:
-            self.watch(f"The replica of round {order.round} is not the server's; a snapshot is asked for.")
+            self.tell(f"The replica of round {order.round} is not the server's; a snapshot is asked for.")
             return Need(order.run, order.round, self.client, None)
         return replica
 
-    def _settled(self, order: Order, state: ClientState | None) -> tuple[Stamp | None, State]:
+    def _state_to_go_on_with(self, order: Order, state: ClientState | None) -> tuple[Stamp | None, State]:
         """The client state that the server's sums hold, and its stamp; a new one if it was lost."""
         if state is not None and order.last is not None:
             if order.last == state.stamp:
                 return state.stamp, state.pending
             if order.last == state.base:
                 return state.base, state.committed
-        return None, self.method.algorithm.client_init(self.method.z0)
+        return None, self.protocol.algorithm.client_init(self.protocol.z0)
 
     def _work(self, order: Order, replica: State, base: Stamp | None, own: State) -> bytes:
         began = time.perf_counter()
-        algorithm = self.noise.protect(self.method.in_round(order.round), order, base)
-        oracle = oracle_of_round(self._gradients, self.config.seed, order.round, self.client, algorithm.local_steps)
-        with torch.no_grad(), matrix_units(self.config.precision), single_thread(when=self._small):
-            up, proposed = algorithm.local(replica, own, oracle, self.method.key(order.round, self.client))
+        round_ = self.protocol.rounds.of_client(order.round, self.client)
+        algorithm = self.noise.protect(round_.scheduled(self.protocol.algorithm), order, base)
+        oracle = self.gradients.in_round(order.round, algorithm.local_steps)
+        with torch.no_grad(), matrix_units(self.settings.precision), single_thread(when=self.protocol.is_small):
+            up, proposed = algorithm.local(replica, own, oracle, round_.compression)
             frame = encode(up, FrameKind.UP, order.round)
         samples, seconds = self._samples, time.perf_counter() - began
-        if self.config.privacy:  # neither is needed, and both tell of the data
+        if self.settings.privacy:  # neither is needed, and both tell of the data
             samples, seconds = 1, 0.0
         result = Result(order.run, order.round, self.client, base, order.replica, samples, seconds, frame)
         reply = result.encode()
@@ -121,19 +132,15 @@ class Worker:
     def _report(self, order: Order, state: ClientState | None) -> None:
         """Say what a person should know of the state that was found."""
         for sentence in self.store.damaged:
-            self.watch(sentence)
+            self.tell(sentence)
         self.store.damaged.clear()
         if state is None and self.store.other_runs(order.run):
-            self.watch(f"The states in {self.store.folder} are of other runs; client {self.client} begins afresh.")
+            self.tell(f"The states in {self.store.folder} are of other runs; client {self.client} begins afresh.")
         if order.last is not None and (state is None or order.last not in (state.stamp, state.base)):
-            self.watch(
+            self.tell(
                 f"Client {self.client} has not its state of round {order.last.round}, which the server accepted; it "
                 "goes on with a new one, and the server takes back what it sent before."
             )
-
-    @property
-    def _small(self) -> bool:
-        return is_small(self.config.num_clients * self.method.dim)
 
 
 def _is_repeated(order: Order, state: ClientState, base: Stamp | None) -> bool:

@@ -16,11 +16,13 @@ app = ClientApp()
 
 @app.query()
 def who(message: Message, context: Context) -> Message:
+    """Say which client this is."""
     return Message(with_number(client_number(context.node_config)), reply_to=message)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
+    """Do the round that the message orders."""
     from fedcef.flower.run_client import handle
 
     return Message(with_bytes(handle(bytes_of(message), context.run_config, context.node_config)), reply_to=message)

@@ -10,18 +10,28 @@ from flwr.app import Message, RecordDict
 
 
 class NodeInfo(Protocol):
+    """What is used of what Flower knows of a node."""
+
     @property
-    def node_id(self) -> int: ...
+    def node_id(self) -> int:
+        """Its number, which changes when a node without a key is started again."""
+
     @property
-    def public_key(self) -> bytes: ...
+    def public_key(self) -> bytes:
+        """Its key, where it has one."""
 
 
 class Grid(Protocol):
     """What is used of Flower's grid."""
 
-    def get_nodes(self) -> Iterable[NodeInfo]: ...
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]: ...
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]: ...
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Those who are there."""
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send; the ids of the messages, each empty if it was not taken."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies to these that have come."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ class Returned:
 
 
 class Mail:
+    """What was sent and not answered yet."""
+
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self._waiting: dict[str, Sent] = {}

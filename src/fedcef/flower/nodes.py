@@ -21,12 +21,16 @@ from fedcef.flower.mail import Grid, Mail, NodeInfo, Returned, Sent
 from fedcef.flower.records import number_of
 
 ASK_TTL_S = 300.0
+"""How long a question waits for a node."""
 ASK_AGAIN_S = 5.0
+"""How long a node that gave no number is left alone."""
 
 
 class Nodes:
-    def __init__(self, grid: Grid, mail: Mail, server: Coordinator, watch: Callable[[str], None]) -> None:
-        self._grid, self._mail, self._server, self._watch = grid, mail, server, watch
+    """The nodes that are there, and the clients that they are."""
+
+    def __init__(self, grid: Grid, mail: Mail, server: Coordinator, tell: Callable[[str], None]) -> None:
+        self._grid, self._mail, self._server, self._tell = grid, mail, server, tell
         self._present: dict[int, NodeInfo] = {}
         self._ask_at: dict[int, float] = {}  # nodes that are not asked before this time
         self._mute: set[int] = set()
@@ -53,7 +57,7 @@ class Nodes:
     def identity(self, node: int) -> str:
         """The name under which a node's replies are looked at."""
         info = self._present.get(node)
-        if self._server.terms.identity == "key":
+        if self._server.deployment.identity == "key":
             return f"key-{hashlib.sha256(info.public_key).hexdigest()[:32]}" if info else f"node-{node}"
         client = self._client.get(node)
         return f"client-{client}" if client is not None and self._node[client] == node else f"node-{node}"
@@ -65,17 +69,17 @@ class Nodes:
         if number is None:
             self._ask_at[node] = now + ASK_AGAIN_S
             if node not in self._mute:
-                self._watch(f"Node {node} does not say which client it is: {back.why or 'it gives no number.'}")
+                self._tell(f"Node {node} does not say which client it is: {back.why or 'it gives no number.'}")
             self._mute.add(node)
             return None
         try:
-            name = self.identity(node) if self._server.terms.identity == "key" else f"client-{number}"
+            name = self.identity(node) if self._server.deployment.identity == "key" else f"client-{number}"
             self._server.enroll(name, number)
         except RunError as error:
-            self._watch(f"Node {node} is refused: {error}")
+            self._tell(f"Node {node} is refused: {error}")
             return None
         before = self._node.get(number)
         if before in self._present and before != node:
-            self._watch(f"Client {number} is now node {node}; node {before} is not asked any more.")
+            self._tell(f"Client {number} is now node {node}; node {before} is not asked any more.")
         self._client[node], self._node[number] = number, node
         return number

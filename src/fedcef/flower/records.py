@@ -5,10 +5,12 @@ from __future__ import annotations
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 STYPE = "fedcef.v1"
+"""What Flower calls the kind of bytes in an Array."""
 _KEY = "fedcef"
 
 
 def with_bytes(data: bytes) -> RecordDict:
+    """An order or a reply as a message's content."""
     array = Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)
     return RecordDict({_KEY: ArrayRecord({_KEY: array})})
 
@@ -21,6 +23,7 @@ def bytes_of(message: Message) -> bytes:
 
 
 def with_number(client: int) -> RecordDict:
+    """A client's number as a message's content."""
     return RecordDict({_KEY: ConfigRecord({"client": client})})
 
 

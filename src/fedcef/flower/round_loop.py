@@ -16,7 +16,7 @@ from fedcef.deployment import Coordinator
 from fedcef.flower.mail import Grid, Mail, Returned, Sent
 from fedcef.flower.nodes import Nodes
 from fedcef.flower.records import bytes_of, with_bytes
-from fedcef.runs.folder import Record
+from fedcef.runs.reader import Record
 
 SHORTEST_S, LONGEST_S = 0.01, 0.2
 """Between two looks for replies; within these, a twentieth of the time since anything came or went."""
@@ -30,7 +30,18 @@ class Stopped(Exception):
     """Somebody asked the server to stop."""
 
 
-class Drive:
+class RoundLoop:
+    """Rounds of one server over one grid.
+
+    Args:
+        grid: Flower's.
+        server: Whose rounds they are.
+        watch: Called with the record of every round.
+        tell: Called with a sentence about what a person should know.
+        stopped: Asked now and then whether to stop, by raising `Stopped`.
+        clock, sleep: Time, in seconds.
+    """
+
     def __init__(
         self,
         grid: Grid,
@@ -48,10 +59,10 @@ class Drive:
         self._nodes = Nodes(grid, self._mail, server, tell)
         self._looked_at, self._quiet_since = float("-inf"), clock()
 
-    def to_the_end(self) -> Record:
+    def run(self) -> Record:
         """All rounds that are left; returns the summary."""
         if not self._server.finished:
-            self._wait_for_clients(self._server.config.num_clients, self._server.terms.patience_s)
+            self._wait_for_clients(self._server.settings.num_clients, self._server.deployment.patience_s)
         while not self._server.finished:
             self._watch(self._round())
         return self._server.finish()
@@ -71,7 +82,7 @@ class Drive:
                 if record is not None:
                     return record
                 unusable += 1
-                if unusable > self._server.terms.retries:
+                if unusable > self._server.deployment.retries:
                     raise RunError(
                         f"Round {self._server.round} could not end in {unusable} attempts; see refused.jsonl."
                     )
@@ -128,11 +139,11 @@ class Drive:
             verdict = self._server.failed(identity, back.why)
         else:
             return None, None
-        return self._server.books.roster.number(identity), verdict.order
+        return self._server.state.roster.number(identity), verdict.order
 
     def _send(self, client: int, order: bytes) -> None:
         node = self._nodes.node(client)
         if node is not None:  # otherwise it gets the order when it comes back
             sent = Sent(MessageType.TRAIN, node, self._server.round)
-            self._mail.send(sent, with_bytes(order), STALE * self._server.terms.deadline_s)
+            self._mail.send(sent, with_bytes(order), STALE * self._server.deployment.deadline_s)
             self._quiet_since = self._clock()

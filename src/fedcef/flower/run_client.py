@@ -7,31 +7,25 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from functools import lru_cache
 from pathlib import Path
 
-from fedcef.cli.terminal import say
-from fedcef.deployment import Store, Worker
-from fedcef.deployment.client_problem import one_client, shard_of
+from fedcef.core.parts import is_path
+from fedcef.deployment import ClientStore, Worker
+from fedcef.deployment.client_problem import one_client, problem_of_client
 from fedcef.flower.settings import Values, client_number, experiment, state_folder
-from fedcef.problems.own import is_own
 from fedcef.problems.problem import Problem
+from fedcef.runs.lock import locked
 from fedcef.runs.settings import Settings
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 def handle(order: bytes, run_config: Values, node_config: Values) -> bytes:
     """The reply to an order."""
-    config, client = experiment(run_config, node_config), client_number(node_config)
+    settings, client = experiment(run_config, node_config), client_number(node_config)
     folder = state_folder(run_config, node_config, client)
-    worker = _worker(config.model_dump_json(by_alias=True), client, folder)
-    with _alone(folder):
+    worker = _worker(settings.model_dump_json(by_alias=True), client, folder)
+    with locked(folder / "lock", wait=True):
         try:
             return worker.handle(order)
         finally:
@@ -39,24 +33,18 @@ def handle(order: bytes, run_config: Values, node_config: Values) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _worker(settings: str, client: int, folder: Path) -> Worker:
-    config = Settings.model_validate_json(settings)
-    own = is_own(config.data["name"])
-    shard = shard_of(config, client) if own else one_client(_whole(settings), client)
-    return Worker(config, shard, Store(folder, client), watch=lambda sentence: say(f"client {client}: {sentence}"))
+def _worker(settings_json: str, client: int, folder: Path) -> Worker:
+    settings = Settings.model_validate_json(settings_json)
+    own = is_path(settings.data["name"])
+    problem = problem_of_client(settings, client) if own else one_client(_whole(settings_json), client)
+
+    def tell(sentence: str) -> None:
+        print(f"client {client}: {sentence}", file=sys.stderr, flush=True)
+
+    return Worker(settings, problem, ClientStore(folder, client), tell=tell)
 
 
 @lru_cache(maxsize=1)
-def _whole(settings: str) -> Problem:
+def _whole(settings_json: str) -> Problem:
     """A shipped problem with all clients, built once for those that share a process."""
-    return Settings.model_validate_json(settings).build_problem()
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other process works for this client meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return Settings.model_validate_json(settings_json).build_problem()

@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fedcef.cli.terminal import say, tell
 from fedcef.core.errors import ConfigError, DivergedError
 from fedcef.deployment import Coordinator, without_data
 from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.measures import measures_of
 from fedcef.flower.mail import Grid
-from fedcef.flower.round_loop import Drive, Stopped
+from fedcef.flower.round_loop import RoundLoop, Stopped
 from fedcef.flower.settings import Values, experiment, resumed, run_folder
-from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.reader import Record
+from fedcef.runs.settings import Settings
 
 
-def serve(grid: Grid, run_config: Values) -> Record | None:
+def run_server(grid: Grid, run_config: Values) -> Record | None:
     """Run to the end and return the summary; None if somebody stopped it."""
-    config, folder = experiment(run_config), resumed(run_config)
-    server = _opened(config, folder) if folder is not None else _begun(config, run_folder(run_config, config.name))
-    path = server.books.folder.path
-    tell(f"Run folder: {path}; {server.round} of {config.rounds} rounds are over.")
-    if config.eval.optimum:
-        say("The exact optimum (eval.optimum) is found by the simulator only; the records of this run have no gap.")
+    settings, folder = experiment(run_config), resumed(run_config)
+    with ExitStack() as held:
+        if folder is None:
+            server = _begun(settings, run_folder(run_config, settings.name))
+            held.enter_context(server.state.folder.locked())
+        else:
+            held.enter_context(RunFolder.open(folder).locked())  # recovery writes
+            server = _recovered(settings, folder)
+        return _run(grid, server, settings)
+
+
+def _run(grid: Grid, server: Coordinator, settings: Settings) -> Record | None:
+    path = server.state.folder.path
+    _show(f"Run folder: {path}; {server.round} of {settings.rounds} rounds are over.")
+    if settings.eval.optimum:
+        _tell("The exact optimum (eval.optimum) is found by the simulator only; the records of this run have no gap.")
     with _signals():
         try:
-            summary = Drive(grid, server, watch=_progress(config), tell=say).to_the_end()
+            summary = RoundLoop(grid, server, watch=_progress(settings), tell=_tell).run()
         except Stopped:
-            say(_interrupted(server.round, path))
+            _tell(_interrupted(server.round, path))
             return None
         except DivergedError:
-            server.books.finish("diverged")
+            server.state.finish("diverged")
             raise
-    tell(f"Finished: {path}")
+    _show(f"Finished: {path}")
     return summary
 
 
-def _begun(config: Settings, path: Path) -> Coordinator:
-    problem = config.build_problem(())
-    evaluate = measures_of(config, problem)
-    return Coordinator.new(config, without_data(problem), path, terms=config.deployment, evaluate=evaluate, watch=say)
+def _begun(settings: Settings, path: Path) -> Coordinator:
+    problem = settings.build_problem(())
+    evaluate = measures_of(settings, problem)
+    return Coordinator.new(settings, without_data(problem), path, evaluate=evaluate, tell=_tell)
 
 
-def _opened(config: Settings, path: Path) -> Coordinator:
+def _recovered(settings: Settings, path: Path) -> Coordinator:
     begun_with = load_settings(str(RunFolder.open(path).config))
-    if settings_digest(begun_with) != settings_digest(config):
+    if settings_digest(begun_with) != settings_digest(settings):
         raise ConfigError(f"The run in {path} was begun with other settings; give the same experiment and set as then.")
-    problem = config.build_problem(())
-    evaluate = measures_of(config, problem)
-    return Coordinator.recover(path, without_data(problem), terms=config.deployment, evaluate=evaluate, watch=say)
+    problem = settings.build_problem(())
+    evaluate = measures_of(settings, problem)
+    return Coordinator.recover(
+        path, without_data(problem), deployment=settings.deployment, evaluate=evaluate, tell=_tell
+    )
 
 
 def _interrupted(rounds: int, path: Path) -> str:
@@ -64,24 +78,32 @@ def _interrupted(rounds: int, path: Path) -> str:
     )
 
 
-def _progress(config: Settings) -> Callable[[Record], None]:
+def _show(line: str) -> None:
+    print(line, flush=True)
+
+
+def _tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _progress(settings: Settings) -> Callable[[Record], None]:
     """A line for every evaluated round."""
 
     def watch(record: Record) -> None:
-        if record["round"] % config.eval.every and record["round"] != config.rounds:
+        if not settings.is_evaluated(record["round"]):
             return
         measures = [f"accuracy {100 * record['accuracy']:.1f}%"] if "accuracy" in record else []
         measures += [f"objective {record['objective']:.4g}"] if "objective" in record else []
         up, down = record["transport_up_bytes"], record["transport_down_bytes"]
         parts = [
-            f"round {record['round']}/{config.rounds}",
+            f"round {record['round']}/{settings.rounds}",
             *measures,
             f"{record['accepted']} clients",
             *([f"{record['refused']} refused"] if record["refused"] else []),
             f"{up / 1e6:.3f} MB up, {down / 1e6:.3f} MB down",
             f"{record['wall_s']:.1f} s",
         ]
-        tell("  ".join(parts))
+        _show("  ".join(parts))
 
     return watch
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedcef.cli.terminal import say
 from fedcef.core.errors import FedcefError
-from fedcef.flower.run_server import serve
+from fedcef.flower.run_server import run_server
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
+    """Run to the end; a mistake is told in one sentence."""
     try:
-        serve(grid, context.run_config)
+        run_server(grid, context.run_config)
     except FedcefError as error:
-        say(f"Error: {error}", "red")
+        print(f"Error: {error}", file=sys.stderr, flush=True)
         raise error.with_traceback(None) from None

@@ -27,17 +27,21 @@ if TYPE_CHECKING:
     from fedcef.runs.settings import Settings
 
 Values = Mapping[str, bool | float | int | str]
+"""A run config or node config, as Flower gives it."""
 
 
 def experiment(run_config: Values, node_config: Values | None = None) -> Settings:
     """The settings of a run; a node's own changes come last."""
-    from fedcef.runs.settings import load_settings
+    from fedcef.runs.experiments import load_settings
 
     changes = _text(run_config, "set"), _text(node_config or {}, "set")
-    return load_settings(_file(_text(run_config, "experiment")), [change for line in changes for change in _split(line)])
+    return load_settings(
+        _file(_text(run_config, "experiment")), [change for line in changes for change in _split(line)]
+    )
 
 
 def client_number(node_config: Values) -> int:
+    """The client's number, which its node config must give."""
     number = node_config.get("client", node_config.get("partition-id"))
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise ConfigError(
@@ -64,7 +68,7 @@ def resumed(run_config: Values) -> Path | None:
 
 def run_folder(run_config: Values, name: str) -> Path:
     """The folder of a new run."""
-    from fedcef.runs.loop import next_folder
+    from fedcef.runs.run import next_folder
 
     given = _text(run_config, "out")
     return Path(given).expanduser().absolute() if given else next_folder(Path("runs").absolute(), name)
@@ -84,8 +88,8 @@ def _file(name: str) -> str:
     raise ConfigError(f"There is no file {name} in the app or in {Path.cwd()}.")
 
 
-def _text(config: Values, key: str) -> str:
-    value = config.get(key, "")
+def _text(values: Values, key: str) -> str:
+    value = values.get(key, "")
     if not isinstance(value, str):
         raise ConfigError(f"{key} is {value!r}; it must be a text.")
     return value

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from fedcef.core.ranges import Count, Positive
+from fedcef.core.ranges import Count, NonNegative, NotNegative, Positive
 
 
-class Terms(BaseModel):
+class DeploymentSettings(BaseModel):
+    """The server's own settings: clients need not know them, and a resumed run may change them."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     min_clients: Count = 1
     """A round with fewer accepted replies does not end."""
     deadline_s: Positive = 600.0
     """When a round may end without those who have not answered."""
-    patience_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0
+    patience_s: NonNegative = 60.0
     """How long the first round waits for all clients; then it begins with those who are there, if they are enough."""
-    outlier_factor: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 100.0
+    outlier_factor: NonNegative = 100.0
     """A message's norm may be so many times the median of the cohort's; 0 = no limit.  Likewise a number of samples,
     where clients count by it.  It takes three to have a median: until there was a round with three, all are let in."""
-    retries: Annotated[int, Field(ge=0)] = 3
+    retries: NotNegative = 3
     """How often a client is asked again in a round after a reply that could not be used."""
-    max_reply_bytes: Annotated[int, Field(ge=0)] = 0
+    max_reply_bytes: NotNegative = 0
     """Longer replies are not looked at; 0 = what the model's vectors can take, sent whole in float64."""
     identity: Literal["number", "key"] = "number"
     """What a client is known by: the number in its own settings, which anyone can claim, or its public key.  Take `key`

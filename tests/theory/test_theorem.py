@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedcef.theory import Setting, Start, bound
+from fedcef.theory import Setting, Start, compute_bound
 
 # η = 1/2, q = 1/2, L = 2, α = 0.0001, η_g = 10, K = 5, N = 4:  β = 0.005
 SETTING = Setting(
@@ -53,7 +53,7 @@ def test_the_bound_by_hand():
     start = Start(gap=3.0, gradient=2.0, client_gradients=5.0)
     # Ψ⁰ = 3 + 8·0.005/0.5·2 + 70·0.5·0.005/0.25·5 = 3 + 0.16 + 3.5
     assert start.potential(SETTING) == pytest.approx(6.66)
-    promised = bound(SETTING, start, rounds=100, noise=0.3, subgradient=0.7)
+    promised = compute_bound(SETTING, start, rounds=100, noise=0.3, subgradient=0.7)
     assert promised.start == pytest.approx(6.66 / (0.15 * 0.005 * 100))
     assert promised.noise == pytest.approx(6.7 * 79.125 * 0.3 / 5)
     assert promised.decoupling == pytest.approx(18.4 / 0.15 * 177 * (2 * 0.005 * 0.7 / 10) ** 2)

@@ -23,6 +23,8 @@ from fedcef.export.chain import read_chain
 
 @dataclass(frozen=True)
 class Format:
+    """A kind of file."""
+
     suffix: str
     encode: Callable[[nn.Module, Tensor, Mapping[str, str]], bytes]
     """encode(model, example inputs, what to say of it): the content of a file."""
@@ -32,7 +34,7 @@ def as_safetensors(model: nn.Module, example: Tensor, about: Mapping[str, str]) 
     """The tensors by name; the metadata has the layers as JSON under `architecture`."""
     metadata = {"format": "pt", "fedcef": fedcef.__version__, **about}
     metadata["architecture"] = json.dumps(architecture(model, example))
-    return save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, metadata)
+    return save({name: tensor.contiguous().clone() for name, tensor in model.state_dict().items()}, metadata)
 
 
 def as_torch(model: nn.Module, example: Tensor, about: Mapping[str, str]) -> bytes:

@@ -21,6 +21,8 @@ _LEAST = 7  # times at least
 
 @dataclass(frozen=True)
 class Size:
+    """How large and how quick a model is."""
+
     parameters: int
     file_bytes: int
     latency_s: tuple[float, ...]

@@ -8,16 +8,21 @@ from math import ceil, floor, inf, log10, sqrt
 from pathlib import Path
 from statistics import fmean
 
-from safetensors.torch import load_file
+from torch import Tensor
 
 from fedcef.algorithms import FedCEF
-from fedcef.core.errors import ConfigError
+from fedcef.core.errors import ConfigError, RunError
+from fedcef.core.precision import state_dtype
+from fedcef.problems.own import call
 from fedcef.problems.problem import Problem
-from fedcef.runs.folder import Record, RunFolder
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.python.folder import fingerprint
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.reader import Record
+from fedcef.runs.settings import IN_PYTHON, Settings
 from fedcef.theory.conditions import Condition, premises, step_sizes
 from fedcef.theory.estimates import Curvature, Losses, minibatch_variance
-from fedcef.theory.theorem import Bound, Setting, Start, bound
+from fedcef.theory.theorem import Bound, Setting, Start, compute_bound
 
 SAME = {
     "zhang": "With algorithm.name=fedcef, algorithm.mixing=1 and no compressor it would compute the same.",
@@ -47,6 +52,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Check:
+    """What the theorem says of a run."""
+
     setting: Setting | None
     """None if the compressor is no contraction: then there is no q."""
     curvatures: dict[str, Curvature]
@@ -63,26 +70,33 @@ class Check:
 
     @property
     def applies(self) -> bool:
+        """Whether every condition is met."""
         return all(condition.met for condition in self.conditions)
 
 
-def check(target: str, changes: Iterable[str] = (), samples: int = 256) -> Check:
-    """Check a run folder, a shipped experiment or a .toml file.
+def check_theorem(
+    target: str | Path, changes: Iterable[str] = (), samples: int = 256, problem: Problem | str | None = None
+) -> Check:
+    """Hold Theorem 1 against a run, or against settings that were not run yet.
 
-    L and the start are taken on at most `samples` samples of every client (0 = all).
+    Args:
+        target: A run folder, a shipped experiment or a .toml file.
+        changes: `key=value` strings that change an experiment.
+        samples: L and the start are taken on at most so many samples of every client; 0 = all.
+        problem: For a run from Python, the problem that was trained, or the import path of a function that makes it.
     """
-    config, folder = _settings(target, list(changes))
+    config, folder = _settings(str(target), list(changes))
     name = str(config.algorithm["name"])
     if name != "fedcef":
         raise ConfigError(f"Theorem 1 is about fedcef; it says nothing of {name}.  {SAME.get(name, '')}".strip())
     plain = config.model_copy(update={"device": "auto", "privacy": None})
-    problem = plain.build_problem()
+    problem = plain.build_problem() if problem is None and not _in_python(config) else _given(problem, config, target)
     algorithm = plain.build_algorithm(problem)
     assert isinstance(algorithm, FedCEF)
 
     points = {"at the start": problem.z0}
     if folder is not None and folder.model.is_file():
-        points["at the end"] = problem.layout.flatten(load_file(folder.model)).to(problem.z0)
+        points["at the end"] = _trained(problem, folder)
     losses = Losses(problem, samples)
     curvatures = {where: losses.curvature(x) for where, x in points.items()}
     variance = max(minibatch_variance(problem, x, config.batch_size, config.seed) for x in points.values())
@@ -110,7 +124,7 @@ def check(target: str, changes: Iterable[str] = (), samples: int = 256) -> Check
         def promised(setting: Setting) -> Bound | None:
             if subgradient is None:
                 return None
-            return bound(setting, start, rounds=config.rounds, noise=variance, subgradient=subgradient)
+            return compute_bound(setting, start, rounds=config.rounds, noise=variance, subgradient=subgradient)
 
         promise = promised(setting) if all(condition.met for condition in conditions) else None
         advice = _advice(setting)
@@ -129,6 +143,36 @@ def _settings(target: str, changes: Sequence[str]) -> tuple[Settings, RunFolder 
         raise ConfigError("A run has the settings that it had; leave --set away, or give an experiment or .toml file.")
     folder = RunFolder.open(Path(target))
     return load_settings(str(folder.config)), folder
+
+
+def _in_python(config: Settings) -> bool:
+    return bool(config.data["name"] == IN_PYTHON)
+
+
+def _given(problem: Problem | str | None, config: Settings, target: str | Path) -> Problem:
+    """The problem of a run from Python, which must be the one that it was run with."""
+    if not _in_python(config):
+        raise ConfigError(f"The settings of {target} build its problem; a problem is given for runs from Python only.")
+    if problem is None:
+        raise ConfigError(
+            f"The run in {target} was made in Python, and its settings do not tell its problem; give it by "
+            "--problem package.module:function, or in Python by check_theorem(run, problem=problem)."
+        )
+    made = call("--problem", problem) if isinstance(problem, str) else problem
+    if not isinstance(made, Problem):
+        raise ConfigError(f"{problem} returned {type(made).__name__}; it must return a fedcef.Problem.")
+    if fingerprint(made) != config.data.get("fingerprint"):
+        raise ConfigError(f"The problem given is not the one of the run in {target}: its data or its start differ.")
+    return made.to(made.z0.device, state_dtype(config.precision))
+
+
+def _trained(problem: Problem, folder: RunFolder) -> Tensor:
+    """Where the run ended, (p,)."""
+    weights, layout = folder.read_model(), problem.layout
+    for name, shape in zip(layout.names, layout.shapes, strict=True):
+        if name not in weights or tuple(weights[name].shape) != shape:
+            raise RunError(f"{folder.model} does not fit the run's problem: {name} differs or is missing.")
+    return layout.flatten(weights).to(problem.z0)
 
 
 def _advice(setting: Setting) -> Advice:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from fedcef.algorithms import FedCEF
+from fedcef.core.parts import described
+from fedcef.core.schedules import SCHEDULES
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.theory.theorem import Setting
@@ -18,6 +20,8 @@ _KINKED = (nn.ReLU, nn.LeakyReLU, nn.MaxPool2d)
 
 @dataclass(frozen=True)
 class Condition:
+    """One thing that the theorem asks for, and how it stands."""
+
     what: str
     value: str
     limit: str
@@ -28,7 +32,7 @@ def premises(config: Settings, problem: Problem, algorithm: FedCEF, q2: float | 
     """What the theorem takes for granted about the problem and the method."""
     h, everyone = problem.regularizer, problem.num_clients
     subgradient, cohort = h.bounded_subgradient(problem.dim), config.clients_per_round or everyone
-    schedules = sorted({str(schedule["name"]) for schedule in (config.local_schedule, config.server_schedule)})
+    schedules = sorted({described(s, SCHEDULES)["name"] for s in (config.local_schedule, config.server_schedule)})
     kinks = sorted({type(m).__name__ for m in problem.model.modules() if isinstance(m, _KINKED)})
     biases = {"clipped": config.clip_norm > 0, "augmented": problem.augment is not None}
     departures = {

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from fedcef.core import rng
-from fedcef.oracles.oracle import Batches, make_oracle
+from fedcef.core.round import Rounds
+from fedcef.core.training import Training
+from fedcef.oracles.oracle import make_oracle
 from fedcef.problems.problem import Problem
 
 _BATCHES = 16  # minibatches of every client, from which their variance is estimated
@@ -87,9 +89,9 @@ def minibatch_variance(problem: Problem, x: Tensor, batch_size: int, seed: int =
     """σ²/B at x: the largest of any client's E|g_i(x) - ∇f_i(x)|², from the spread of 16 of its minibatches."""
     if not batch_size:
         return 0.0
-    clients = torch.arange(problem.num_clients, device=x.device)
-    oracle = make_oracle(problem, "auto", Batches(batch_size), clip_norm=None)
-    gradient = oracle.for_round(clients, rng.round_key(seed, 0, clients), _BATCHES)
+    training = Training(seed=seed, batch_size=batch_size)
+    everyone = Rounds(training, problem.num_clients, x.device).at(0)
+    gradient = make_oracle(problem, training).for_round(everyone, _BATCHES)
     mean, squares = torch.zeros_like(x), x.new_zeros(problem.num_clients)  # Welford: no table of all gradients
     for k in range(_BATCHES):
         g = gradient(x, k)

@@ -98,10 +98,11 @@ class Bound:
 
     @property
     def total(self) -> float:
+        """The three together."""
         return self.start + self.noise + self.decoupling
 
 
-def bound(setting: Setting, start: Start, *, rounds: int, noise: float, subgradient: float) -> Bound:
+def compute_bound(setting: Setting, start: Start, *, rounds: int, noise: float, subgradient: float) -> Bound:
     """The right-hand side; `noise` is σ²/B, the variance of a minibatch gradient, `subgradient` is B_h."""
     spread = setting.smoothness * setting.step * subgradient / setting.server_lr
     return Bound(

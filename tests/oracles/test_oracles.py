@@ -1,13 +1,14 @@
 """Gradient oracles: two ways to the same gradients, on samples that depend on nothing but the key."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedcef.core.errors import ConfigError
+from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.round import Rounds
 from fedcef.core.threads import single_thread
 from fedcef.core.training import Training
@@ -309,3 +310,33 @@ def test_stacked_needs_clients_of_equal_size_for_exact_gradients():
 def test_stacked_cannot_draw_dropout():
     with pytest.raises(ConfigError, match=r"cannot draw dropout masks reproducibly; use oracle = 'loop'\.$"):
         make_oracle(dropout(), training(4, oracle="stacked"))
+
+
+def test_one_client_of_a_problem_computes_in_the_way_of_the_whole():
+    """A deployed client must not go by its own size: it would take another path than the simulator, with other bits."""
+    whole, equal = small(), small(sizes=(5, 5))
+    for problem, kind in ((whole, ClientLoop), (equal, Stacked)):
+        samples = problem.client_samples(1)
+        alone = replace(problem, train=samples, starts=torch.zeros(1, dtype=torch.int64), sizes=problem.sizes[1:2])
+        assert type(make_oracle(problem, training(0))) is type(make_oracle(alone, training(0))) is kind
+
+
+@pytest.mark.parametrize("kind", ["loop", "stacked"])
+@pytest.mark.parametrize("batch_size", [0, 4])
+def test_a_client_may_be_another_row_of_its_problem(kind, batch_size):
+    problem = small("mlp", sizes=(6, 6, 6))
+    options, x = training(batch_size, oracle=kind), points(problem)[2:]
+    samples, who = problem.client_samples(2), torch.tensor([2])
+    alone = replace(problem, train=samples, starts=torch.zeros(1, dtype=torch.int64), sizes=problem.sizes[2:])
+    expected = of_round(make_oracle(problem, options), clients=who)(x, 1)
+    round_ = round_of(problem, clients=who)
+    found = make_oracle(alone, options).for_round(round_, 3, rows=torch.zeros(1, dtype=torch.int64))(x, 1)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("reads", [lambda o: o.sum().item(), lambda o: 1.0 if o.sum() > 0 else 2.0], ids=["item", "if"])
+def test_a_loss_that_reads_numbers_is_told_to_take_the_loop(reads):
+    problem = replace(small(), loss=lambda o, t: cross_entropy(o, t) + reads(o.detach()))
+    with pytest.raises(ProblemError, match=r"reads a number from a tensor .* take oracle = 'loop'"):
+        of_round(make_oracle(problem, training(4)))(problem.z0, 0)
+    assert of_round(make_oracle(problem, training(4, oracle="loop")))(problem.z0, 0).isfinite().all()

@@ -1,5 +1,7 @@
 """Problems by name, from the options of a data section."""
 
+import sys
+
 import pytest
 import torch
 
@@ -56,3 +58,85 @@ def test_the_nuclear_norm_finds_the_matrix():
     h = config.build_problem().regularizer
     assert isinstance(h, Nuclear)
     assert h.matrices == ((0, 4, 4),)
+
+
+# Parts of the user's own
+
+OWN = """
+import torch
+from torch import nn
+
+def by_parity(targets, num_clients, seed, first=0):
+    order = torch.argsort(targets % 2, stable=True).roll(first)
+    return order.tensor_split(num_clients)
+
+def lists(targets, num_clients, seed):
+    return [[i] for i in range(num_clients)]
+
+def too_few(targets, num_clients, seed):
+    return [targets]
+
+def beyond(targets, num_clients, seed):
+    return [[len(targets) + i] for i in range(num_clients)]
+
+def words(targets, num_clients, seed):
+    return ["many"] * num_clients
+
+def narrow(input_shape, num_classes, width=4):
+    features = torch.Size(input_shape).numel()
+    return nn.Sequential(nn.Flatten(), nn.Linear(features, width), nn.ReLU(), nn.Linear(width, num_classes))
+
+def number(input_shape, num_classes):
+    return 7
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "parts_of_mine.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("parts_of_mine", None)
+
+
+def digits(partition="iid", model=None, **options):
+    section = {"name": "digits", "partition": partition, **options}
+    return Settings(num_clients=3, data=section, model=model or {}).build_problem()
+
+
+def test_a_partition_of_the_user_s_own(own):
+    problem = digits("parts_of_mine:by_parity")
+    assert problem.sizes.tolist() == [479, 479, 479]
+    assert not (problem.client_samples(0).targets % 2).any()
+    assert (problem.client_samples(2).targets % 2).all()
+    moved = digits("parts_of_mine:by_parity", partition_options={"first": 5})
+    assert int((moved.client_samples(0).targets % 2).sum()) == 5
+    assert digits("parts_of_mine:lists").sizes.tolist() == [1, 1, 1]
+
+
+def test_a_model_of_the_user_s_own(own):
+    problem = digits(model={"name": "parts_of_mine:narrow"})
+    assert problem.dim == 64 * 4 + 4 + 4 * 10 + 10
+    assert torch.equal(problem.z0, digits(model={"name": "parts_of_mine:narrow"}).z0)  # its start follows the seed
+    assert digits(model={"name": "parts_of_mine:narrow", "width": 2}).dim == 64 * 2 + 2 + 2 * 10 + 10
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"partition": "parts_of_mine:too_few"}, "must return sample numbers for each of the 3 clients"),
+        ({"partition": "parts_of_mine:beyond"}, "dealt samples that do not exist; they are numbered 0 to 1436"),
+        ({"partition": "parts_of_mine:words"}, "one sequence of sample numbers for each client"),
+        ({"partition": "parts_of_mine:nobody"}, "parts_of_mine has no function or class nobody"),
+        ({"partition": "parts_of_mine:lists", "partition_options": {"a": 1}}, "cannot be called with a"),
+        ({"partition": "iid", "partition_options": {"a": 1}}, "partition_options are for a partition of your own"),
+        ({"partition": "idd"}, "data.partition is 'idd'; it must be one of iid, .* Did you mean iid"),
+        ({"model": {"name": "parts_of_mine:number"}}, "parts_of_mine:number returned int; it must return a torch.nn"),
+        ({"model": {"name": "parts_of_mine:narrow", "wdth": 2}}, "cannot be called with wdth: .*'wdth'"),
+        ({"model": {"name": "mlp", "width": 2}}, "There is no setting model.width"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit(own, options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        digits(**options)

@@ -142,6 +142,11 @@ def test_shared_parameters_are_one_stretch():
     x = torch.randn(16, generator=torch.Generator().manual_seed(0))
     weight, inputs = x.view(4, 4), table(3)[0]
     assert torch.allclose(problem.outputs(model, x, inputs), (inputs @ weight.T).tanh() @ weight.T, atol=1e-6)
+    state = problem.state_dict(x)
+    assert state.keys() == model.state_dict().keys() == {"first.weight", "second.weight"}
+    model.load_state_dict(state)
+    assert torch.equal(model.second.weight, weight)
+    assert state["first.weight"].data_ptr() != state["second.weight"].data_ptr()  # as safetensors wants them
 
 
 def test_batch_normalisation_is_refused_by_name():

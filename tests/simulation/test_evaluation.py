@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from fedcef.problems.lasso import lasso
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1, OnParameters, Zero
+from fedcef.simulation import evaluation
 from fedcef.simulation.evaluation import Evaluator, support_f1
 
 STEP = 0.3
@@ -159,3 +160,54 @@ def test_dropout_is_off_and_nothing_is_changed():
     assert not x.requires_grad
     assert problem.model.training
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+# Many clients
+
+
+def uneven(count=130):
+    return (*(1 + i * 7 % 13 for i in range(count)), 4700)
+
+
+@pytest.mark.parametrize("train_samples", [0, 300])
+@pytest.mark.parametrize("weighting", ["uniform", "samples"])
+@pytest.mark.parametrize("convolutions", [False, True])
+def test_many_clients_are_evaluated_together(weighting, train_samples, convolutions, monkeypatch):
+    model = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten()) if convolutions else None
+    problem = classification(sizes=uneven(), test=0, model=model)
+    x = point(problem)
+    together = Evaluator(problem, STEP, train_samples, weighting)
+    calls, outputs = [], problem.outputs
+    object.__setattr__(problem, "outputs", lambda *given: calls.append(1) or outputs(*given))
+    found = together(x)
+    assert len(calls) < 50
+    monkeypatch.setattr(evaluation, "_ONE_BY_ONE", 1000)
+    assert found == pytest.approx(Evaluator(problem, STEP, train_samples, weighting)(x), rel=1e-12)
+    assert len(calls) > 130
+    assert float(together.loss(x)) == pytest.approx(found["train_loss"], rel=1e-12)
+
+
+def test_a_loss_that_reads_numbers_is_evaluated_client_by_client():
+    problem = classification(sizes=(3,) * 120, test=0)
+
+    def loss(outputs, targets):
+        return cross_entropy(outputs, targets) * (1.0 if float(outputs.detach().sum()) > -1e9 else 2.0)
+
+    x = point(problem)
+    assert Evaluator(replace(problem, loss=loss), STEP)(x) == pytest.approx(Evaluator(problem, STEP)(x), rel=1e-12)
+
+
+def test_a_hundred_clients_keep_the_bits_that_they_had():
+    """One client after the other, in pieces of a thousand: records of earlier runs were made so."""
+    problem = classification(sizes=(1700,) + (3,) * 99, test=0)
+    x = point(problem).requires_grad_()
+    loss, gradient = x.new_zeros(()), torch.zeros_like(x)
+    for i in range(100):
+        batch = problem.client_samples(i)
+        for inputs, targets in zip(batch.inputs.split(1000), batch.targets.split(1000), strict=True):
+            part = 1 / 100 * len(inputs) / len(batch) * problem.loss(problem.outputs(problem.model, x, inputs), targets)
+            gradient += torch.autograd.grad(part, x)[0]
+            loss = loss + part.detach()
+    found = Evaluator(problem, STEP).loss_and_gradient(x)
+    assert torch.equal(found[0], loss)
+    assert torch.equal(found[1], gradient)

@@ -21,7 +21,11 @@ ORACLES: dict[str, type[GradientOracle]] = {"loop": ClientLoop, "stacked": Stack
 def make_oracle(problem: Problem, training: Training) -> GradientOracle:
     """The oracle that `training.oracle` names, or for "auto" the fastest for this kind of model and device.
 
-    The choice never depends on a measurement: a run must not change from one start to the next.
+    The choice never depends on a measurement: a run must not change from one start to the next.  It depends on the
+    model, the device, the options and, for exact gradients (batch_size = 0), on whether all clients are equally large.
+    A deployed client therefore chooses as the simulator does, and gives its bits, on the same kind of device; unless its
+    problem was built without the other clients' sizes (a function of the user's own, asked for one client) and
+    batch_size is 0: then `oracle` must be named.
     """
     kind: str = training.oracle
     if kind == "auto":

@@ -58,7 +58,7 @@ def _tensor(values: Any, what: str) -> Tensor:
     kind = np.asarray(values).dtype.kind if not isinstance(values, Tensor) else ""
     if kind in ("U", "S", "O"):
         raise ProblemError(
-            f"{what} are words or other objects, such as {np.asarray(values).flat[0]!r}; give numbers, "
+            f"{what} are words or other objects, such as {np.asarray(values).flat[:1].tolist()[0]!r}; give numbers, "
             "for class labels 0, 1, 2, …."
         )
     try:

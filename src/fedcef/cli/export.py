@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from fedcef.cli.terminal import console, say, tell
+from fedcef.core.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -26,15 +27,22 @@ def export(
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether zero filters and neurons are taken out.")
     ] = True,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="For a run from Python: the function that makes its module, package.module:name."),
+    ] = None,
+    input_shape: Annotated[
+        str | None, typer.Option("--input-shape", help="With --model: the shape of one input, e.g. 1,28,28.")
+    ] = None,
 ) -> None:
     """Write the trained model as a file for elsewhere.
 
     Its zero filters and neurons are taken out.
     """
-    from fedcef.export import export as write
+    from fedcef.export import export_model
     from fedcef.export.gain import BATCHES
 
-    done = write(run, format, out, shrinks=shrink)
+    done = export_model(run, format, out, shrinks=shrink, model=model, input_shape=_shape(input_shape))
     if done.note:
         say(done.note, "yellow")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
@@ -58,3 +66,12 @@ def export(
         tell(f"Largest difference of outputs on random inputs: {done.difference:.1e} of the largest output.")
     tell("Latency: median on one CPU thread, torch without compilation.")
     tell(f"Wrote {done.path}")
+
+
+def _shape(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    sides = [part.strip() for part in text.split(",")]
+    if not all(side.isdecimal() and int(side) > 0 for side in sides):
+        raise ConfigError(f"--input-shape is {text!r}; it must be whole numbers with commas between, such as 1,28,28.")
+    return tuple(int(side) for side in sides)

@@ -28,14 +28,18 @@ def theory(
     samples: Annotated[
         int, typer.Option("--samples", min=0, help="How many samples of every client to estimate L on; 0 = all.")
     ] = 256,
+    problem: Annotated[
+        str | None,
+        typer.Option("--problem", help="For a run from Python: the function that makes its problem, module:name."),
+    ] = None,
 ) -> None:
     """Hold the convergence theorem of FedCEF's paper against a run.
 
     Shows its conditions, step sizes that meet them, its bound and what was measured.
     """
-    from fedcef.theory import check
+    from fedcef.theory import check_theorem
 
-    found = check(target, set_ or [], samples)
+    found = check_theorem(target, set_ or [], samples, problem)
     _show_estimates(found, samples)
     _show_conditions(found)
     _show_advice(found)

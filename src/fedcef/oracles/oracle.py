@@ -23,9 +23,9 @@ def make_oracle(problem: Problem, training: Training) -> GradientOracle:
 
     The choice never depends on a measurement: a run must not change from one start to the next.  It depends on the
     model, the device, the options and, for exact gradients (batch_size = 0), on whether all clients are equally large.
-    A deployed client therefore chooses as the simulator does, and gives its bits, on the same kind of device; unless its
-    problem was built without the other clients' sizes (a function of the user's own, asked for one client) and
-    batch_size is 0: then `oracle` must be named.
+    A deployed client therefore chooses as the simulator does, and gives its bits on the same kind of device.  Where it
+    cannot know the others' sizes (its problem is a function of the user's own, asked for one client) and batch_size is
+    0, `oracle` must be named for that.
     """
     kind: str = training.oracle
     if kind == "auto":

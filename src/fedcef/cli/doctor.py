@@ -39,7 +39,9 @@ def doctor(
                 console.print(f"\n{group}" if finding is not findings[0] else group, style="bold")
             mark, color = MARKS[finding.status]
             console.print(f"  [{color}]{mark}[/] ", end="")
-            tell(f"{finding.name:<16} {finding.found}" + (f"  →  {finding.remedy}" if finding.remedy else ""))
+            line, remedy = f"{finding.name:<16} {finding.found}", f"→  {finding.remedy}" if finding.remedy else ""
+            fits = 4 + len(line) + 2 + len(remedy) <= console.width
+            tell(f"{line}  {remedy}".rstrip() if fits else f"{line}\n    {remedy}")
         broken = sum(finding.status == "broken" for finding in findings)
         tell(f"\n{broken} thing(s) to repair: see the lines with ✗." if broken else "\nReady to run.")
     if any(finding.status == "broken" for finding in findings):

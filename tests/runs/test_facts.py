@@ -7,10 +7,10 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.problems.problem import Problem
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.facts import client_facts
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.loop import run
-from fedcef.runs.settings import load_settings
+from fedcef.runs.run import run
 
 SETTINGS = """
 rounds = 3

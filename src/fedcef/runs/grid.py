@@ -10,7 +10,7 @@ from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.compressors.sparsifiers import Sparsifier
 from fedcef.core.errors import ConfigError
-from fedcef.core.parts import choose
+from fedcef.core.parts import find
 from fedcef.runs.settings import Settings, Variant
 
 RATIOS = (0.1, 0.03, 0.01)
@@ -27,16 +27,16 @@ def variants_or_grid(config: Settings) -> list[Settings]:
 
 def default_grid(config: Settings) -> tuple[Variant, ...]:
     """Ratios by values by downlinks, for a method that compresses."""
-    name = choose("algorithm.name", config.algorithm["name"], ALGORITHMS)
-    kind = ALGORITHMS[name]
+    name = config.algorithm["name"]
+    kind = find("algorithm.name", name, ALGORITHMS)
     if not kind.compresses:
         raise ConfigError(
             f"{config.name} has no [[compare]] entries, and {name} has no compressor to vary; add entries, or take "
             "algorithm.name=fedcef."
         )
     lossy = [False, True] if any(f.name == "down_compressor" for f in fields(kind)) else [False]
-    named = COMPRESSORS.get(str(config.compressor.get("name")))
-    chosen = {} if named and issubclass(named, Sparsifier) else {"compressor.name": "topk"}
+    compressor = find("compressor.name", config.compressor["name"], COMPRESSORS)
+    chosen = {} if issubclass(compressor, Sparsifier) else {"compressor.name": "topk"}
     return tuple(_variant(*point, chosen, len(lossy) > 1) for point in product(RATIOS, VALUES, lossy))
 
 

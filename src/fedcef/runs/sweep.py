@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from fedcef.core.errors import ConfigError, DivergedError, FedcefError, RunError
-from fedcef.runs.folder import RunFolder, write_atomically
-from fedcef.runs.loop import Watcher, run
-from fedcef.runs.settings import Settings, Variant, load_settings, parse_change
+from fedcef.core.disk import Disk
+from fedcef.core.errors import ConfigError, DivergedError, FedcefError
+from fedcef.runs.experiments import load_settings, parse_change
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.loop import Watcher
+from fedcef.runs.run import run
+from fedcef.runs.settings import Settings, Variant
 
 Status = Literal["new", "interrupted", "finished", "diverged", "failed"]
 Swept = dict[str, list[Any]]
@@ -53,6 +58,7 @@ class Outcome:
 
 
 def variants_or_itself(config: Settings) -> list[Settings]:
+    """The variants of an experiment; without any, the experiment as it is."""
     return config.variants() if config.compare else [config]
 
 
@@ -140,43 +146,33 @@ def status(planned: Planned) -> Status:
     folder = RunFolder(planned.path)
     if not folder.config.exists():
         return "new"
-    if folder.config.read_text("utf-8") != planned.config.to_toml():
+    if _table(load_settings(str(folder.config))) != _table(planned.config):
         raise ConfigError(f"{planned.path} holds a run with other settings; choose another --out.")
-    if not folder.summary.exists():
+    summary = folder.read_summary()
+    if not summary:
         return "interrupted"
-    return "diverged" if _summary(planned).get("status") == "diverged" else "finished"
+    return "diverged" if summary.get("status") == "diverged" else "finished"
+
+
+def _table(config: Settings) -> dict[str, Any]:
+    """Settings as they are compared: with all defaults, in whatever order they were written."""
+    return tomllib.loads(config.to_toml())
 
 
 def write_summary(outcomes: Sequence[Outcome], path: Path) -> None:
     """A CSV file with one row per run, in the order given; a run that failed has no measures."""
     keys = list(dict.fromkeys(key for o in outcomes for key in o.planned.swept if key != "seed"))
-
-    def write(part: Path) -> None:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(["label", "seed", *keys, "status", *MEASURES, "folder"])
-            for outcome in outcomes:
-                config, swept = outcome.planned.config, outcome.planned.swept
-                measured = _summary(outcome.planned)
-                values = [_text(swept[key]) if key in swept else "" for key in keys]
-                measures = [measured.get(name) for name in MEASURES]
-                folder = outcome.planned.path.relative_to(path.parent).as_posix()
-                rows.writerow([config.label, config.seed, *values, outcome.status, *measures, folder])
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, write)
-    except OSError as error:
-        raise RunError(f"The summary {path} cannot be written: {error.strerror}.") from None
-
-
-def _summary(planned: Planned) -> dict[str, Any]:
-    file = RunFolder(planned.path).summary
-    try:
-        summary = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    except ValueError as error:
-        raise RunError(f"{file} is damaged ({error}); remove it to finish that run again.") from None
-    return summary if isinstance(summary, dict) else {}
+    text = StringIO(newline="")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["label", "seed", *keys, "status", *MEASURES, "folder"])
+    for outcome in outcomes:
+        config, swept = outcome.planned.config, outcome.planned.swept
+        measured = RunFolder(outcome.planned.path).read_summary()
+        values = [_text(swept[key]) if key in swept else "" for key in keys]
+        measures = [measured.get(name) for name in MEASURES]
+        folder = outcome.planned.path.relative_to(path.parent).as_posix()
+        rows.writerow([config.label, config.seed, *values, outcome.status, *measures, folder])
+    Disk().replace(path, text.getvalue().encode())
 
 
 # The work

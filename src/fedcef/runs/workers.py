@@ -13,7 +13,7 @@ from threading import Thread
 import torch
 
 from fedcef.core.threads import cores
-from fedcef.runs.folder import Record
+from fedcef.runs.reader import Record
 from fedcef.runs.sweep import Outcome, Planned, attempt
 
 
@@ -62,6 +62,7 @@ class _Worker:
         theirs.close()
 
     def take(self, planned: Planned) -> None:
+        """Begin with a run."""
         self.planned = planned
         with suppress(OSError):  # a process that is gone is noticed by `answer`
             self.connection.send(planned)
@@ -81,6 +82,7 @@ class _Worker:
         return answer
 
     def end(self) -> None:
+        """End the process, whatever it is doing."""
         self.connection.close()
         self.process.terminate()
         self.process.join()

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from fedcef.core.errors import RunError
 
+_WINDOWS = os.name == "nt"
 _UNHARMED = "what it held before is still there"
 
 
@@ -99,7 +100,7 @@ class Disk:
 
     def _sync_folder(self, folder: Path) -> None:
         """A new name is durable once its folder is; Windows opens no folders, and has no need to."""
-        if os.name == "nt":
+        if _WINDOWS:
             return
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from inspect import isabstract
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -87,9 +88,10 @@ def imported(key: str, path: str) -> Any:
 
 
 def kind_of(registry: Mapping[str, type[T]]) -> type[T]:
-    """What all classes of a registry derive from."""
+    """What all classes of a registry derive from: the last abstract class that they share."""
     first, *others = registry.values()
-    return next(kind for kind in first.__mro__ if all(issubclass(other, kind) for other in others))
+    shared = [kind for kind in first.__mro__ if all(issubclass(other, kind) for other in others)]
+    return next((kind for kind in shared if isabstract(kind)), shared[0])
 
 
 def validate(thing: Any) -> None:

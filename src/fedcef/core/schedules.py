@@ -32,7 +32,7 @@ class Schedule(ABC):
         return self
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Constant(Schedule):
     """The same step in every round."""
 
@@ -40,7 +40,7 @@ class Constant(Schedule):
         return torch.ones_like(round_, dtype=torch.float64)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Cosine(Schedule):
     """Half a cosine from 1 in the first round to `final` after the last."""
 
@@ -58,7 +58,7 @@ class Cosine(Schedule):
         return self if self.rounds else replace(self, rounds=rounds)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Step(Schedule):
     """Multiplied by `decay` after every `every` rounds."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fedcef.compressors import COMPRESSORS
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.core.parts import Section, described
 from fedcef.core.training import Training
+from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
 from fedcef.problems.own import Clients
 from fedcef.problems.problem import Problem
 from fedcef.python.history import History
@@ -76,6 +78,8 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
         local_steps=algorithm.local_steps,
         device=problem.z0.device.type,
         algorithm=described(algorithm, ALGORITHMS, without=[f.name for f in fields(Algorithm)]),
+        local_update=_unless_default(algorithm.local_update, LOCAL_UPDATES, "sgd"),
+        server_update=_unless_default(algorithm.server_update, SERVER_UPDATES, "plain"),
         compressor=described(algorithm.compressor, COMPRESSORS),
         down_compressor=described(getattr(algorithm, "down_compressor", None), COMPRESSORS) if lossy else {},
         regularizer=_regularizer(problem),
@@ -103,6 +107,11 @@ def fingerprint(problem: Problem) -> str:
 
 def _bytes(tensor: Tensor) -> Any:
     return tensor.detach().cpu().contiguous().numpy().data.cast("B") if tensor.numel() else b""
+
+
+def _unless_default(thing: object, registry: Mapping[str, type[Any]], default: str) -> Section:
+    section = described(thing, registry)
+    return {} if section["name"] == default else section
 
 
 def _regularizer(problem: Problem) -> Section:

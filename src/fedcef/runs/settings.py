@@ -20,6 +20,7 @@ from fedcef.core.parts import Section, check, completed, find, is_path, make
 from fedcef.core.precision import state_dtype
 from fedcef.core.ranges import Count, Positive, UnitInterval
 from fedcef.core.training import Training
+from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
 from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA
 from fedcef.problems.fitting import check_prox_steps
@@ -89,6 +90,10 @@ class Settings(Training):
     """cpu, cuda (or cuda:1 for the second), or auto: cuda where there is one."""
     algorithm: Annotated[Section, _named("fedcef")] = _section("fedcef")
     """The method."""
+    local_update: Section = Field(default_factory=dict)
+    """What clients make of a gradient; nothing = plain steps."""
+    server_update: Section = Field(default_factory=dict)
+    """What the server makes of the clients' mean change; nothing = a plain step."""
     compressor: Annotated[Section, _named("identity")] = _section("identity")
     """What compresses the way up."""
     down_compressor: Section = Field(default_factory=dict)
@@ -144,6 +149,8 @@ class Settings(Training):
             local_steps=self.local_steps,
             regularizer=problem.regularizer,
             compressor=compressor.fit(problem.layout),
+            local_update=make("local_update", LOCAL_UPDATES, {"name": "sgd", **self.local_update}),
+            server_update=make("server_update", SERVER_UPDATES, {"name": "plain", **self.server_update}),
             **self._down_compressor(kind, problem),
         )
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
@@ -180,6 +187,7 @@ class Settings(Training):
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
         off |= {"deployment"} if self.deployment == DeploymentSettings() else set()
+        off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}
         table: dict[str, Any] = {"name": self.name, "label": self.label}
         table |= self.model_dump(by_alias=True, exclude=off, exclude_none=True)
         if self.algorithm.get("downlink") == "lossy":
@@ -190,9 +198,12 @@ class Settings(Training):
             "compressor": COMPRESSORS,
             "down_compressor": COMPRESSORS,
             "regularizer": REGULARIZERS,
+            "local_update": LOCAL_UPDATES,
+            "server_update": SERVER_UPDATES,
         }
         for section, registry in registries.items():
-            table[section] = completed(registry, table[section])
+            if section in table:
+                table[section] = completed(registry, table[section])
         if not is_path(self.data["name"]):
             table["data"] = completed(DATA, self.data)
         return tomli_w.dumps(table)
@@ -235,7 +246,9 @@ def _device(name: str) -> torch.device:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device is {name!r}; it must be cpu, cuda or auto.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device is {name!r}, but torch sees no CUDA device here; use device = 'cpu'.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        there = torch.cuda.device_count() if torch.cuda.is_available() else "no"
-        raise ConfigError(f"device is {name!r}, but torch sees {there} CUDA device here; use device = 'cpu'.")
+        last = torch.cuda.device_count() - 1
+        raise ConfigError(f"device is {name!r}, but torch sees no CUDA device beyond cuda:{last}; use one of those.")
     return device

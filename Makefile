@@ -1,61 +1,92 @@
-# `make demo` runs the main job, `make test` the tests; both set themselves up.  Needs Python >= 3.11 and make.
+# `make demo` runs the main job, `make test` the tests.  Every target installs what it needs into .venv, and no more.
+# Needs Python >= 3.11 and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-flower test-browser faults lint bench fuzz docs notebooks wheel clean
+.PHONY: setup demo test coverage test-flower test-browser faults lint bench fuzz docs notebooks compare-runs mutants wheel clean
 
-setup: $(INSTALLED)
+# What a target installs: an extra of pyproject.toml, noted by a file in the environment.
+$(VENV)/.has-demo: EXTRAS := data,plot
+$(VENV)/.has-test: EXTRAS := test
+$(VENV)/.has-flower: EXTRAS := test,flower-ray
+$(VENV)/.has-browser: EXTRAS := test,browser
+$(VENV)/.has-lint: EXTRAS := lint
+$(VENV)/.has-docs: EXTRAS := docs,test
+$(VENV)/.has-everything: EXTRAS := dev
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(VENV)/.has-%: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("fedcef needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
-	touch $@
+	$(PYTHON) -m venv $(VENV)
 
-demo: setup
+# Everything that any target needs, for those who work on it.
+setup: $(VENV)/.has-everything
+
+demo: $(VENV)/.has-demo
 	rm -rf runs/demo
 	$(BIN)/fedcef compare demo --out runs/demo
 
 # One torch thread per test process: results do not depend on it, and processes do not fight for cores.
-test: setup
+test: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not flower"
 
+# The same with the share of lines that the tests reach, those run by processes that they start included.
+coverage: $(VENV)/.has-test
+	$(PIP) coverage
+	rm -f .coverage .coverage.*
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -q -n auto -m "not flower"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered
+
 # Real Flower processes: the simulation engine, and a SuperLink with four SuperNodes, TLS and keys, on loopback.
-test-flower: setup
+test-flower: $(VENV)/.has-flower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m flower tests/flower
 
 # The report page in a headless Chromium, which must be on the path.
-test-browser: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+test-browser: $(VENV)/.has-browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
 # More than 200 faults in a running deployment, kill -9 among them; about 20 minutes.
-faults: setup
+faults: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults.run
 
-lint: setup
+lint: $(VENV)/.has-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup
+bench: $(VENV)/.has-demo
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/wire.py
 
-fuzz: setup
+fuzz: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python fuzz/fuzz_wire.py
 
-docs: setup
+# The site, and the tests of what makes its pages.
+docs: $(VENV)/.has-docs
+	$(BIN)/python tools/import_graph.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/docs
 
-notebooks: setup
+notebooks: $(VENV)/.has-docs
 	$(BIN)/python tools/docs/execute_notebooks.py
+
+# Every record and model of this tree beside those of another checkout: make compare-runs BEFORE=../old/src
+compare-runs: $(VENV)/.has-test
+	$(BIN)/python tools/compare_runs.py --before $(BEFORE)
+
+# Small faults put into the central modules, one at a time: the tests must notice every one.
+mutants: $(VENV)/.has-test
+	$(BIN)/python tools/mutants.py
 
 # Wheel and sdist, and the tests that make sense for an installed package.
 wheel:
 	PYTHON=$(PYTHON) tools/check_wheel.sh
 
 clean:
-	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -4,7 +4,6 @@ Time is a number.  A kill drops the object and opens its folder again; a `Faulty
 step of writing.
 """
 
-import errno
 import heapq
 import shutil
 from collections import Counter
@@ -14,97 +13,13 @@ import numpy as np
 import torch
 
 from fedcef.core.errors import RunError
-from fedcef.deployment import (
-    ClientStore,
-    Coordinator,
-    DeploymentSettings,
-    Disk,
-    RunId,
-    Worker,
-    one_client,
-    without_data,
-)
+from fedcef.deployment import ClientStore, Coordinator, DeploymentSettings, RunId, Worker, one_client, without_data
 from fedcef.deployment.messages import Result, decode_reply
 from fedcef.wire import Dense, FrameKind, WireError, decode, encode
 
+from .fault_kinds import ALL, UP
+from .faulty_disk import FaultyDisk, Killed
 from .forged import with_nan
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing gets to clean up."""
-
-
-class FaultyDisk(Disk):
-    """A disk that stops at a given step from now on: by a kill, in the middle of a write, or because it is full."""
-
-    def __init__(self) -> None:
-        self.fault, self.left, self.steps = "", 0, 0
-
-    def arm(self, fault: str, after: int = 0) -> None:
-        self.fault, self.left = fault, after
-
-    def disarm(self) -> bool:
-        """Whether the fault never came."""
-        unused, self.fault = bool(self.fault), ""
-        return unused
-
-    def write(self, file, data):
-        if self._due():
-            super().write(file, data[: len(data) // 2])
-            self._fail()
-        super().write(file, data)
-
-    def sync(self, descriptor):
-        if self._due():
-            self._fail()  # a process that is killed leaves what it has written, so there is no need to sync here
-
-    def rename(self, part, path):
-        if self._due():
-            self._fail()
-        super().rename(part, path)
-
-    def _due(self):
-        self.steps += 1
-        if not self.fault:
-            return False
-        self.left -= 1
-        return self.left < 0
-
-    def _fail(self):
-        fault, self.fault = self.fault, ""
-        if fault == "full":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        raise Killed
-
-
-DOWN = ("drop order", "double order", "delay order", "cut order", "flip order")
-CLIENT = (
-    "kill client before its work",
-    "kill client while it saves",
-    "kill client before it replies",
-    "client's disk is full",
-    "damage client's newest state",
-    "lose client's state",
-    "client with another run's state",
-)
-UP = (
-    "drop reply",
-    "double reply",
-    "delay reply",
-    "cut reply",
-    "flip reply",
-    "NaN in reply",
-    "huge numbers in reply",
-    "large norm in reply",
-    "reply of another run",
-    "reply of another round",
-    "reply as another client",
-    "reply by a stranger",
-)
-SERVER = ("kill server between steps", "kill server while it saves", "server's disk is full")
-
-
-ALL = DOWN + CLIENT + UP + SERVER
 
 
 class Loopback:

@@ -1,5 +1,10 @@
-"""A whole deployment in one process, to be killed: begins or goes on in a folder, and runs to the end."""
+"""A whole deployment in one process, to be killed: begins or goes on in a folder, and runs to the end.
 
+Every line on standard input starts another process, by a fork after the imports; its number comes on standard output,
+and its exit code when it has ended.
+"""
+
+import os
 import sys
 from pathlib import Path
 
@@ -29,4 +34,10 @@ def main(file: str, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    for _ in sys.stdin:
+        child = os.fork()
+        if not child:
+            main(sys.argv[1], Path(sys.argv[2]))
+            sys.exit()
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -1,16 +1,14 @@
 """A client's state on disk: whole after a kill at any step, and damage is found."""
 
-import numpy as np
 import pytest
 import torch
 
 from fedcef.core.errors import RunError
-from fedcef.deployment import ClientStore, Disk, RunId
+from fedcef.deployment import ClientStore, RunId
 from fedcef.deployment.client_store import ClientState
 from fedcef.deployment.messages import Stamp
-from fedcef.wire.checkpoint import DamagedError, decode_checkpoint, encode_checkpoint
 
-from .loopback import FaultyDisk, Killed
+from .faulty_disk import FaultyDisk, Killed
 
 RUN, OTHER = RunId(b"settings", b"a-nonce."), RunId(b"settings", b"another.")
 
@@ -96,33 +94,3 @@ def test_states_of_other_runs_and_other_clients_are_left_alone(tmp_path):
     stranger = ClientStore(tmp_path, 4)
     assert stranger.load(RUN) is None
     assert "the state of client 3" in stranger.damaged[0]
-
-
-def test_what_is_sealed_is_only_opened_whole():
-    given = {"x": torch.arange(3), "y": torch.tensor(0.5), "none": torch.empty(0, 2), "b": torch.tensor([True, False])}
-    data = bytes(encode_checkpoint({"a": 1}, given))
-    header, tensors = decode_checkpoint(block(data))
-    assert header == {"a": 1}
-    assert list(tensors) == list(given)
-    assert all(torch.equal(tensors[name], given[name]) and tensors[name].dtype == given[name].dtype for name in given)
-    for broken in (b"", data[:-1], data + b"\0", b"XXXX" + data[4:], data[:60] + b"\x99" + data[61:]):
-        with pytest.raises(DamagedError):
-            decode_checkpoint(block(broken))
-    assert decode_checkpoint(block(bytes(encode_checkpoint({}, {})))) == ({}, {})
-
-
-def block(data):
-    return np.frombuffer(bytearray(data), np.uint8)
-
-
-def test_the_disk_really_syncs(tmp_path, monkeypatch):
-    """The file before its rename, and the folder after."""
-    done = []
-    monkeypatch.setattr("os.fsync", lambda descriptor: done.append("sync"))
-    monkeypatch.setattr(Disk, "rename", lambda self, part, path: (done.append("rename"), part.replace(path)))
-    Disk().replace(tmp_path / "file", b"x")
-    assert done == ["sync", "rename", "sync"]
-    done.clear()
-    Disk().append(tmp_path / "file", b"y", 1)
-    assert done == ["sync"]
-    assert (tmp_path / "file").read_bytes() == b"xy"

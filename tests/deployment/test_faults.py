@@ -13,7 +13,8 @@ import torch
 
 from fedcef.deployment import DeploymentSettings
 
-from .loopback import ALL, CLIENT, SERVER, UP, Loopback
+from .fault_kinds import ALL, CLIENT, SERVER, UP
+from .loopback import Loopback
 from .setting import Replayed, equal, replayed, small_settings
 
 

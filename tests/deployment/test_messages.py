@@ -126,3 +126,8 @@ def test_bytes_from_an_enemy(seed):
                 read(bytes(data))
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
+
+
+def test_results_know_their_state():
+    result = Result(RunId(b"settings", b"a-nonce."), 3, 1, None, bytes(16), 1, 0.0, b"frame")
+    assert result.stamp == Stamp.after(None, 3, b"frame")

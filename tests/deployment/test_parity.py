@@ -2,7 +2,10 @@
 
 import pytest
 
+from fedcef.deployment import one_client
 from fedcef.deployment.messages import OVERHEAD, RESULT_OVERHEAD
+from fedcef.oracles.loop import ClientLoop
+from fedcef.oracles.oracle import make_oracle
 from fedcef.report.data.records import load_runs
 from fedcef.runs.experiments import load_settings
 from fedcef.simulation.evaluation import Evaluator
@@ -35,7 +38,7 @@ def test_all_clients(tmp_path, method):
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "zhang"])
 def test_some_of_the_clients(tmp_path, method):
-    compare(small_settings(method, clients_per_round=2, rounds=12), tmp_path)
+    compare(small_settings(method, clients_per_round=2), tmp_path)
 
 
 @pytest.mark.parametrize("method", ["fedcef", "scaffold"])
@@ -57,6 +60,16 @@ def test_a_classifier(tmp_path, method):
 )
 def test_settings(tmp_path, changes):
     compare(small_settings("fedcef", **changes), tmp_path)
+
+
+def test_unequal_clients_with_full_batches(tmp_path):
+    """The simulator then goes client by client, and so does a client, although it has only its own samples."""
+    data = {**DIGITS, "data": {"name": "digits", "partition": "dirichlet"}}
+    settings = small_settings("fedcef", oracle="auto", **{**data, "batch_size": 0}, rounds=4)
+    problem = settings.build_problem()
+    for known in (problem, one_client(problem, 1)):
+        assert isinstance(make_oracle(known, settings), ClientLoop)
+    compare(settings, tmp_path)
 
 
 def test_the_transport_carries_what_is_counted_and_the_envelopes(tmp_path):

@@ -18,7 +18,9 @@ from fedcef.deployment.protocol import snapshot
 from fedcef.privacy import epsilon
 from fedcef.wire import decode
 
-from .loopback import CLIENT, FaultyDisk, Killed, Loopback
+from .fault_kinds import CLIENT
+from .faulty_disk import FaultyDisk, Killed
+from .loopback import Loopback
 from .setting import small_settings
 
 CLIP, NOISE = 0.5, 0.02

@@ -41,7 +41,7 @@ def client_vectors(algorithm, clients):
 
 def settings_of(name, **changes):
     compressor = {"name": "topk", "ratio": 0.2} if ALGORITHMS[name].compresses else {"name": "identity"}
-    return small_settings(algorithm={"name": name}, compressor=compressor, rounds=9, precision="float64", **changes)
+    return small_settings(algorithm={"name": name}, compressor=compressor, rounds=7, precision="float64", **changes)
 
 
 def lose(loop, client):
@@ -164,7 +164,7 @@ def test_a_fresh_message_may_be_larger_than_those_of_the_others(tmp_path):
 
 def test_a_kill_while_the_sums_are_brought_up_to_date(tmp_path):
     """What a client had sent is counted once, wherever the server was killed from snapshot to emptied accepted.bin."""
-    settings = small_settings("fedcef dense", rounds=8)
+    settings = small_settings("fedcef dense", rounds=7)
     Loopback(settings, tmp_path / "before").run(5)  # the next round ends with the second snapshot
     kills = 0
     for step in range(4, 30):

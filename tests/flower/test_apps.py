@@ -1,9 +1,8 @@
-"""The two apps: settings, enrolment, stragglers, failures, stopping and going on."""
+"""The two apps: enrolment, stragglers, failures, stopping and going on."""
 
 import hashlib
 import json
 import signal
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,14 +12,13 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from safetensors.torch import load_file
 
 from deployment.setting import equal, simulation, small_settings
-from fedcef.core.errors import ConfigError
+from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment import DeploymentSettings
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
-from fedcef.flower.records import STYPE, bytes_of, with_bytes
 from fedcef.flower.round_loop import Stopped
 from fedcef.flower.run_server import run_server
-from fedcef.flower.settings import client_number, experiment, resumed, state_folder
+from fedcef.runs.folder import RunFolder
 from fedcef.simulation.evaluation import Evaluator
 
 from .in_process import InProcessGrid
@@ -40,68 +38,6 @@ def reference(settings):
 def refused(deployed):
     path = deployed.path / "server" / "refused.jsonl"
     return [json.loads(line)["reason"] for line in path.read_text().splitlines()] if path.exists() else []
-
-
-# settings
-
-
-def test_bytes_travel_as_they_are():
-    blob = bytes(range(256)) * 3
-    record = with_bytes(blob)
-    (array,) = record.array_records["fedcef"].values()
-    assert (array.stype, array.data) == (STYPE, blob)
-    assert bytes_of(SimpleNamespace(content=record)) == blob
-
-
-def test_settings_come_from_the_run_config_and_the_node_s_own_changes(tmp_path):
-    (tmp_path / "mine.toml").write_text(small_settings("fedcef").to_toml())
-    run_config = {"experiment": str(tmp_path / "mine.toml"), "set": "rounds=3 compressor.ratio=0.2 label='two words'"}
-    settings = experiment(run_config, {"set": "device=auto"})
-    assert (settings.rounds, settings.compressor["ratio"], settings.label, settings.device) == (
-        3,
-        0.2,
-        "two words",
-        "auto",
-    )
-
-
-def test_an_experiment_is_looked_for_in_the_app_first(tmp_path, monkeypatch):
-    for folder, rounds in (("app", 3), ("here", 4)):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.toml").write_text(small_settings("fedcef", rounds=rounds).to_toml())
-    monkeypatch.chdir(tmp_path / "here")
-    assert experiment({"experiment": "mine.toml"}).rounds == 4
-    monkeypatch.syspath_prepend(str(tmp_path / "app"))
-    assert experiment({"experiment": "mine.toml"}).rounds == 3
-    assert experiment({"experiment": "lasso"}).name == "lasso"
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: experiment({}), "names no experiment"),
-        (lambda: experiment({"experiment": "none.toml"}), "There is no file none.toml"),
-        (lambda: experiment({"experiment": "lasso", "set": "rounds='1"}), "set is .*; it must be like"),
-        (lambda: experiment({"experiment": "lasso", "set": 7}), "set is 7; it must be a text"),
-        (lambda: experiment({"experiment": "lasso", "set": "deployment.min=3"}), "There is no setting deployment.min;"),
-        (lambda: client_number({}), "This node's number is None"),
-        (lambda: client_number({"partition-id": "x"}), "This node's number is 'x'"),
-        (lambda: resumed({"resume": "a", "out": "b"}), "leave out away"),
-    ],
-)
-def test_settings_that_do_not_fit_are_one_sentence(call, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        call()
-
-
-def test_where_a_client_keeps_its_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("FEDCEF_STATE", raising=False)
-    assert state_folder({}, {}, 3) == tmp_path / "home" / "fedcef" / "client-3"
-    assert state_folder({"state-dir": "/run"}, {}, 3).parts[1:] == ("run", "client-3")
-    monkeypatch.setenv("FEDCEF_STATE", "/env")
-    assert state_folder({"state-dir": "/run"}, {}, 3).parts[1:] == ("env", "client-3")
-    assert state_folder({"state-dir": "/run"}, {"state-dir": "/node"}, 3).parts[1:] == ("node", "client-3")
 
 
 # the server's app
@@ -174,6 +110,13 @@ def test_a_run_goes_on_with_its_own_settings_only(tmp_path, served):
     with pytest.raises(ConfigError, match="was begun with other settings"):
         call(resume=str(tmp_path / "run"), set="local_lr=0.5")
     assert call(resume=str(tmp_path / "run"), set="deployment.deadline_s=7")["status"] == "finished"
+
+
+def test_one_server_at_a_time_works_on_a_run(tmp_path, served):
+    _, call = served
+    call(out=str(tmp_path / "run"))
+    with RunFolder(tmp_path / "run").locked(), pytest.raises(RunError, match="is being worked on by process"):
+        call(resume=str(tmp_path / "run"))
 
 
 def test_a_mistake_is_one_sentence(tmp_path, capsys):

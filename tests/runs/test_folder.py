@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from fedcef.cli import main as cli
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
-from fedcef.runs.folder import RunFolder
+from fedcef.runs.folder import RunFolder, changes
 from fedcef.runs.reader import RunReader
 from fedcef.wire.checkpoint import read_checkpoint
 
@@ -134,8 +134,8 @@ def test_a_bad_byte_costs_one_record_and_is_told(fedcef, runs, byte):
     before = spoil(folder.rounds, line=2, byte=byte)
     result = fedcef("run", "--resume", runs / "cut")
     assert result.code == 0
-    assert "rounds.jsonl was damaged in line 2, which is left out." in result.said
-    assert "rounds.jsonl has lost round 1; the run goes on without these records." in result.said
+    assert "rounds.jsonl was damaged: line 2 could not be read." in result.said
+    assert "rounds.jsonl has lost round 1; the run goes on without." in result.said
     after = folder.rounds.read_bytes().splitlines(keepends=True)
     assert after[:3] == [before[0], *before[2:4]]
     assert [record["round"] for record in folder.records()] == [0, *range(2, 9)]
@@ -167,7 +167,7 @@ def test_lost_records_do_not_end_a_run(fedcef, runs):
     folder.log.unlink()
     result = fedcef("run", "--resume", runs / "cut")
     assert result.code == 0
-    assert "rounds.jsonl has lost round 0 to 2" in result.said
+    assert "rounds.jsonl has lost rounds 0 to 2;" in result.said
     assert [record["round"] for record in folder.records()] == [3, 4, 5, 6, 7, 8]
     assert folder.model.read_bytes() == RunFolder(runs / "whole").model.read_bytes()
 
@@ -215,6 +215,14 @@ def test_settings_that_were_lost_are_no_other_experiment(fedcef, runs, name):
     assert "there is no config.toml in it" in refused(fedcef, runs / name)
     with pytest.raises(RunError, match=r"holds the rounds\.jsonl of a run that has lost its config\.toml"):
         RunFolder.new(runs / name)
+
+
+def test_a_few_of_many_changes_are_named():
+    begun = {"seed": 0, "label": "a", "eval": {"every": 1}, "data": {"name": "lasso", "dim": 40}}
+    assert changes(begun, {**begun, "label": "b"}) == ""
+    assert changes(begun, {"seed": 1}) == (
+        "seed was 0 and is 1; eval.every was 1 and is not set; data.name was lasso and is not set; and 1 more"
+    )
 
 
 def test_what_makes_no_other_experiment_may_be_changed(fedcef, runs):

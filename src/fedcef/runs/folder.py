@@ -41,7 +41,7 @@ from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoi
 Snapshot = tuple[int, dict[str, Tensor]]
 """A round, and what was known after it by name."""
 
-_FREE = ("name", "label", "device", "snapshot_every")
+_FREE = ("name", "label", "device", "snapshot_every")  # make no other experiment
 
 
 class RunFolder:
@@ -209,8 +209,9 @@ class RunFolder:
         """
         content = self.rounds.read_bytes() if self.rounds.exists() else b""
         lines = record_lines(content)
-        kept = [(line.text, line.entry["round"]) for line in lines if line.entry and 0 < round_ >= line.entry["round"]]
-        whole = b"".join(text.rstrip(b"\r\n") + b"\n" for text, _ in kept)
+        intact = [(line.entry["round"], line.text) for line in lines if line.entry is not None]
+        kept = [(number, text) for number, text in intact if number <= round_] if round_ else []
+        whole = b"".join(text.rstrip(b"\r\n") + b"\n" for _, text in kept)
         with self._advice():
             if whole != content or not self.rounds.exists():
                 self._disk.replace(self.rounds, whole)
@@ -218,10 +219,10 @@ class RunFolder:
         if not round_:
             return []
         damaged = [line.number for line in lines if line.entry is None]
-        lost = sorted(set(range(round_)) - {number for _, number in kept})  # that of `round_` itself can be had again
-        sentences = [f"{self.rounds} was damaged in line {_listed(damaged)}, which is left out."] if damaged else []
+        lost = sorted(set(range(round_)) - {number for number, _ in kept})  # `round_` itself can be measured again
+        sentences = [f"{self.rounds} was damaged: {_listed('line', damaged)} could not be read."] if damaged else []
         if lost:
-            sentences.append(f"{self.rounds} has lost round {_listed(lost)}; the run goes on without these records.")
+            sentences.append(f"{self.rounds} has lost {_listed('round', lost)}; the run goes on without.")
         return sentences
 
     @cached_property
@@ -268,7 +269,7 @@ def down_frame(message: Mapping[str, Any], round_: int) -> bytes:
 def changes(begun: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs between the settings that a run began with and others, in words; "" if it is the same experiment.
 
-    Where it runs, what it is called and how often it is kept make no other experiment.
+    What it is called, where it runs and how often it is kept may differ.
     """
     before, after = _flat(begun), _flat(now)
     keys = [key for key in {**before, **after} if key not in _FREE and before.get(key) != after.get(key)]
@@ -284,12 +285,13 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Record:
     return flat
 
 
-def _listed(numbers: list[int]) -> str:
-    """Numbers in few words: 3, 5 to 9."""
+def _listed(noun: str, numbers: list[int]) -> str:
+    """Numbers in few words: rounds 3, 5 to 9."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][1] == number - 1:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
+    said = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {said}"

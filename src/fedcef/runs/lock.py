@@ -33,7 +33,7 @@ else:
 
 
 @contextmanager
-def locked(path: Path, *, busy: str = "", wait: bool = False) -> Iterator[None]:
+def locked(path: Path, *, busy: str = "This is being worked on", wait: bool = False) -> Iterator[None]:
     """Hold a lock within the block.
 
     Args:

@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 Status = Literal["unfinished", "finished", "diverged"]
 
-LARGEST_ROUND = 2**53
+_LARGEST_ROUND = 2**53  # that a float holds exactly, as figures need
 
 _T = TypeVar("_T")
 
@@ -91,7 +91,7 @@ def _object(text: bytes) -> Record | None:
 
 def _is_record(entry: Record | None) -> bool:
     round_ = (entry or {}).get("round")
-    return type(round_) is int and 0 <= round_ < LARGEST_ROUND
+    return type(round_) is int and 0 <= round_ < _LARGEST_ROUND
 
 
 @dataclass(frozen=True)

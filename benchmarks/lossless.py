@@ -20,7 +20,8 @@ from measure import machine, write
 
 from fedcef.algorithms import FedCEF
 from fedcef.algorithms.algorithm import Message, Received, State
-from fedcef.runs.settings import Settings, load_settings
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.settings import Settings
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense, FrameKind, decode, encode
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fedcef.core.threads import cores
-from fedcef.runs.loop import versions
+from fedcef.runs.summary import versions
 
 
 def interleaved(variants: Mapping[str, Callable[[], object]], rounds: int, repeats: int) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ import torch
 
 from algorithms import test_contract as contract
 from algorithms.golden import by_hand
-from algorithms.setting import Quadratics, simulate, simulate_some
+from algorithms.setting import Quadratics, simulate
 from fedcef.algorithms import ALGORITHMS, FedAvg
 from fedcef.core.errors import ConfigError
 from fedcef.regularizers import L1, Zero
@@ -102,7 +102,7 @@ def test_with_a_shorter_prox_it_would_not(kind):
 
 
 def test_a_cohort_is_enough_to_take_a_step(kind):
-    outcome, _ = simulate_some(kind(**COMMON, momentum=0.5), PROBLEM, 20, 2)
+    outcome = simulate(kind(**COMMON, momentum=0.5), PROBLEM, 20, size=2)
     assert PROBLEM.gradient(outcome.points[-1]).norm() < PROBLEM.gradient(PROBLEM.z0).norm()
 
 

@@ -17,8 +17,8 @@ from fedcef.core.rng import round_key
 from fedcef.deployment.identity import settings_digest
 from fedcef.privacy import epsilon, sends_only_what_it_compresses
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.loop import run
-from fedcef.runs.settings import load_settings
+from fedcef.runs.run import run
+from fedcef.runs.experiments import load_settings
 from fedcef.wire import Dense
 
 ABLE = [name for name, kind in ALGORITHMS.items() if kind.compresses]

@@ -4,7 +4,10 @@
 message through its bytes, a replica of its own for each participant.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import count, islice
 
 import torch
 from torch import Tensor
@@ -43,7 +46,7 @@ class Quadratics:
         return torch.linspace(-1, 1, self.b.shape[-1], dtype=self.b.dtype)
 
     def oracle(self, x: Tensor, k: int) -> Tensor:
-        return torch.einsum("nij,nj->ni", self.a, x.expand_as(self.b)) - self.b
+        return (self.a @ x.expand_as(self.b).unsqueeze(-1)).squeeze(-1) - self.b
 
     def client_oracle(self, i: int):
         return lambda x, k: self.a[i] @ x - self.b[i]
@@ -64,6 +67,7 @@ class Outcome:
     clients: State
     points: list[Tensor]
     """The model after each round."""
+    server: State
 
 
 def received(up: Message, t: int = 0, share: float = 1.0) -> Received:
@@ -71,37 +75,47 @@ def received(up: Message, t: int = 0, share: float = 1.0) -> Received:
     return Received.of({name: payload.rows() for name, payload in up.items()}, torch.tensor(t), share=share)
 
 
-def simulate(algorithm: Algorithm, problem: Quadratics, rounds: int) -> Outcome:
+def play(algorithm: Algorithm, problem: Quadratics, size: int | None = None) -> Iterator[tuple[State, State, State]]:
+    """After every round: the replica, the clients' states and the server's; `size` of the clients take part, or all."""
     n, z0 = problem.num_clients, problem.z0
     replica, server = algorithm.replica_init(z0), algorithm.server_init(z0)
     clients = {name: v.repeat(n, 1) for name, v in algorithm.client_init(z0).items()}
-    points = []
-    for t in range(rounds):
-        up, clients = algorithm.local(replica, clients, problem.oracle, round_key(0, t, torch.arange(n)))
-        down, server = algorithm.server_step(server, replica, received(up, t))
+    for t in count():
+        cohort, key = participants(n, size or n, t)
+        some = Quadratics(problem.a[cohort], problem.b[cohort]) if size else problem
+        mine = {name: table[cohort] for name, table in clients.items()} if size else clients
+        up, mine = algorithm.local(replica, mine, some.oracle, key)
+        down, server = algorithm.server_step(server, replica, received(up, t, share=len(cohort) / n))
         replica = algorithm.advance(replica, down)
-        points.append(algorithm.model(replica))
-    return Outcome(replica, clients, points)
+        clients = {name: table.index_copy(0, cohort, mine[name]) for name, table in clients.items()} if size else mine
+        yield replica, clients, server
 
 
-def simulate_some(algorithm: Algorithm, problem: Quadratics, rounds: int, size: int) -> tuple[Outcome, list[Tensor]]:
-    """`simulate` with `size` of the clients in every round; the cohorts; the server's state as "server …"."""
-    n, z0 = problem.num_clients, problem.z0
-    replica, server = algorithm.replica_init(z0), algorithm.server_init(z0)
-    clients = {name: v.repeat(n, 1) for name, v in algorithm.client_init(z0).items()}
-    draw, points, cohorts = torch.Generator().manual_seed(0), [], []
-    for t in range(rounds):
-        cohort = torch.randperm(n, generator=draw)[:size].sort().values
-        oracle = Quadratics(problem.a[cohort], problem.b[cohort]).oracle
-        mine = {name: table[cohort] for name, table in clients.items()}
-        up, mine = algorithm.local(replica, mine, oracle, round_key(0, t, cohort))
-        down, server = algorithm.server_step(server, replica, received(up, t, share=size / n))
-        replica = algorithm.advance(replica, down)
-        clients = {name: table.index_copy(0, cohort, mine[name]) for name, table in clients.items()}
-        points.append(algorithm.model(replica))
-        cohorts.append(cohort)
-    known = {**replica, **{f"server {name}": vector for name, vector in server.items()}}
-    return Outcome(known, clients, points), cohorts
+@cache
+def participants(num_clients: int, size: int, t: int) -> tuple[Tensor, Key]:
+    """Who takes part in round t, and their key; many tests play the same rounds."""
+    draw = torch.Generator().manual_seed(t)
+    cohort = torch.randperm(num_clients, generator=draw)[:size].sort().values
+    return cohort, round_key(0, t, cohort)
+
+
+def simulate(algorithm: Algorithm, problem: Quadratics, rounds: int, size: int | None = None) -> Outcome:
+    """So many rounds with all clients stacked, or with `size` of them."""
+    states = list(islice(play(algorithm, problem, size), rounds))
+    replica, clients, server = states[-1]
+    return Outcome(replica, clients, [algorithm.model(replica) for replica, _, _ in states], server)
+
+
+def settle(
+    algorithm: Algorithm, problem: Quadratics, rounds: int, tolerance: float, size: int | None = None
+) -> tuple[Tensor, float]:
+    """The first model at which |G| is no more than the tolerance, or the last of so many rounds; and |G| there."""
+    for t, (replica, _, _) in enumerate(islice(play(algorithm, problem, size), rounds), 1):
+        if t % 20 == 0 or t == rounds:
+            z = algorithm.model(replica)
+            if (distance := problem.stationarity(z, algorithm)) <= tolerance or t == rounds:
+                return z, distance
+    raise AssertionError("There must be a round.")
 
 
 def deploy(algorithm: Algorithm, problem: Quadratics, rounds: int) -> tuple[list[State], list[State], State]:

@@ -1,5 +1,7 @@
 """Methods for smooth problems with compression: exact relations between methods, and partial participation."""
 
+from itertools import islice
+
 import pytest
 import torch
 
@@ -25,7 +27,7 @@ from fedcef.compressors import Identity, RandK, TopK
 from fedcef.core.rng import round_key
 from fedcef.regularizers import L1
 
-from .setting import Quadratics, simulate, simulate_some
+from .setting import Quadratics, participants, play, simulate
 
 PROBLEM = Quadratics.random()
 N = PROBLEM.num_clients
@@ -116,7 +118,7 @@ def test_scallion_that_scales_nothing_is_scafcom_without_momentum(compressor):
 
 def test_scallion_with_scaled_randk_is_scafcom_with_plain_randk():
     """a·p/k = 1: the scaling undoes what makes Rand-k unbiased."""
-    scallion = SCALLION(**COMMON, scaling=0.1, compressor=RandK(ratio=0.1, scaled=True))
+    scallion = SCALLION(**COMMON, scaling=0.1, compressor=RandK(ratio=0.1, unbiased=True))
     same(scallion, SCAFCOM(**COMMON, mixing=1.0, compressor=RAND2))
 
 
@@ -126,11 +128,10 @@ def test_the_point_without_the_error_moves_by_the_gradient(kind, scale, compress
     """The virtual iterate of error feedback: z - mean e_i (EControl: z - β·mean e_i) takes exact gradient steps."""
     algorithm = kind(**COMMON, compressor=compressor)
     z, virtual = PROBLEM.z0, PROBLEM.z0
-    for rounds in range(1, 15):
+    for replica, clients, _ in islice(play(algorithm, PROBLEM), 15):
         virtual = virtual - algorithm.step * PROBLEM.gradient(z)
-        outcome = simulate(algorithm, PROBLEM, rounds)
-        z = outcome.points[-1]
-        error = (scale or algorithm.step) * outcome.clients["e_i"].mean(0)
+        z = replica["z"]
+        error = (scale or algorithm.step) * clients["e_i"].mean(0)
         torch.testing.assert_close(z - error, virtual, rtol=0, atol=1e-12)
 
 
@@ -147,10 +148,11 @@ def test_the_mean_gradient_takes_every_batch_once_and_writes_into_nothing():
 def test_scafcom_with_some_of_the_clients_is_the_published_rule():
     algorithm = SCAFCOM(**COMMON, mixing=0.3, compressor=TOP1)
     a, k = algorithm.local_lr, algorithm.local_steps
-    outcome, cohorts = simulate_some(algorithm, PROBLEM, 40, 2)
+    outcome = simulate(algorithm, PROBLEM, 40, size=2)
     x, c = PROBLEM.z0, torch.zeros_like(PROBLEM.z0)
     c_i, v_i = torch.zeros_like(PROBLEM.b), torch.zeros_like(PROBLEM.b)
-    for t, (point, cohort) in enumerate(zip(outcome.points, cohorts, strict=True)):
+    for t, point in enumerate(outcome.points):
+        cohort, _ = participants(N, 2, t)
         y = x.repeat(N, 1)
         for step in range(k):
             y = y - a * (PROBLEM.oracle(y, step) - c_i + c)
@@ -165,7 +167,7 @@ def test_scafcom_with_some_of_the_clients_is_the_published_rule():
 @pytest.mark.parametrize("kind", [SCAFCOM, SCALLION, EF21, EF21BC, EF21SGDM, EControl])
 @pytest.mark.parametrize("size", [1, 2, 6])
 def test_the_server_knows_the_mean_of_the_clients_estimates(kind, size):
-    outcome, _ = simulate_some(kind(**COMMON, compressor=TOP1), PROBLEM, 50, size)
-    known = outcome.replica["c"] if "c" in outcome.replica else outcome.replica["server g"]
+    outcome = simulate(kind(**COMMON, compressor=TOP1), PROBLEM, 50, size)
+    known = outcome.replica["c"] if "c" in outcome.replica else outcome.server["g"]
     estimates = outcome.clients["c_i" if "c" in outcome.replica else "g_i"]
     torch.testing.assert_close(known, estimates.mean(0), rtol=0, atol=1e-12)

@@ -78,15 +78,14 @@ def test_without_correction_the_drift_weight_is_all_that_differs():
         assert close(full, none) is same
 
 
-@pytest.mark.parametrize("ratio", [0.1, 0.05])
-def test_increment_replicas_are_bit_identical_in_float32(ratio):
+def test_increment_replicas_are_bit_identical_in_float32():
     problem = Quadratics.random(dtype=torch.float32)
-    algorithm = FedCEF(local_lr=0.02, local_steps=5, mixing=0.7, compressor=TopK(ratio=ratio), regularizer=L1(0.05))
-    replicas, clients, server = deploy(algorithm, problem, 60)
+    algorithm = FedCEF(local_lr=0.02, local_steps=5, mixing=0.7, compressor=TopK(ratio=0.1), regularizer=L1(0.05))
+    replicas, clients, server = deploy(algorithm, problem, 30)
     for replica in replicas:
         for name in ("z", "c"):
             assert torch.equal(replica[name], server[name])
-    stacked = simulate(algorithm, problem, 60)
+    stacked = simulate(algorithm, problem, 30)
     assert torch.allclose(server["z"], stacked.replica["z"], atol=1e-5)
     mean = torch.stack([client["c_i"] for client in clients]).mean(0)
     assert torch.allclose(server["c"], mean, atol=1e-6)

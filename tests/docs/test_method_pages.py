@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedcef.algorithms import ALGORITHMS
-from fedcef.runs.settings import load_settings
+from fedcef.runs.experiments import load_settings
 
 pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
 ROOT = Path(__file__).parents[2]

@@ -64,7 +64,7 @@ def test_choosing_lambda():
 @pytest.mark.parametrize("page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md"])
 def test_named_settings_and_experiments_exist(page):
     """Commands on the page are read as the command line reads them, up to the point where training would begin."""
-    from fedcef.runs.settings import load_settings
+    from fedcef.runs.experiments import load_settings
 
     commands = [
         line for language, text in blocks(page) if language == "sh" for line in text.replace("\\\n", " ").splitlines()

@@ -15,10 +15,11 @@ from sklearn.preprocessing import scale
 
 from fedcef import TopK
 from fedcef.core.errors import ConfigError
-from fedcef.core.rng import round_key
+from fedcef.core.round import Rounds
+from fedcef.core.training import Training
 from fedcef.estimators import FederatedLasso, FederatedLogisticRegression
 from fedcef.estimators.linear import LinearOracle, Logistic, Softmax, Squares, Table, linear_problem, smoothness
-from fedcef.oracles.oracle import Batches, make_oracle
+from fedcef.oracles.stacked import Stacked
 
 X, Y = load_diabetes(return_X_y=True)
 X, Y = scale(X), scale(Y)
@@ -125,13 +126,13 @@ def test_gradients_in_closed_form_are_those_of_autograd(link, intercept):
     outputs, sizes = (3 if isinstance(link, Softmax) else 1), (7, 4, 6)
     tables = [Table(normal(m, 5), normal(m, outputs).gt(0).double(), normal(m).square()) for m in sizes]
     problem = linear_problem(link, tables, torch.ones(outputs, 5, dtype=torch.float64), intercept)
-    everyone, x = torch.arange(3), normal(3, problem.dim)
-    key = round_key(0, torch.tensor(0), everyone)
-    automatic = make_oracle(problem, "stacked", Batches(0), None).for_round(everyone, key, 1)(x, 0)
+    x, exact = normal(3, problem.dim), Training(batch_size=0)
+    round_ = Rounds(exact, 3).at(0)
+    automatic = Stacked(problem, exact).for_round(round_, 1)(x, 0)
     ours = LinearOracle(problem, link, outputs)
-    torch.testing.assert_close(ours.for_round(everyone, key, 1)(x, 0), automatic)
+    torch.testing.assert_close(ours.for_round(round_, 1)(x, 0), automatic)
     some = torch.tensor([0, 2])
-    torch.testing.assert_close(ours.gradients(x[some], some, None, key, 0), automatic[some])
+    torch.testing.assert_close(ours.gradients(x[some], some, None, round_, 0), automatic[some])
     # the mean over clients is the weighted sum over samples
     total = sum(
         (t.weights * link.losses(problem.outputs(problem.model, x[0], t.inputs), t.targets)).sum() for t in tables

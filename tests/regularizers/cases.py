@@ -38,12 +38,19 @@ def is_constraint(h: Regularizer) -> bool:
     return isinstance(h.inner if isinstance(h, OnParameters) else h, Constraint)
 
 
+CONSTRAINTS = {name: h for name, h in CASES.items() if is_constraint(h)}
 FUNCTIONS = {name: h for name, h in CASES.items() if not is_constraint(h)}
 WEAKLY_CONVEX = {name: h for name, h in CASES.items() if h.weak_convexity < float("inf")}
+WITH_SUBGRADIENTS = {name: h for name, h in FUNCTIONS.items() if name in WEAKLY_CONVEX}
+BOUNDED = {name: h for name, h in CASES.items() if h.bounded_subgradient(DIM) is not None}
+CAPTURED = {name: h for name, h in CASES.items() if h.captures}
 
-every_case = pytest.mark.parametrize("h", CASES.values(), ids=CASES)
-every_function = pytest.mark.parametrize("h", FUNCTIONS.values(), ids=FUNCTIONS)
-every_weakly_convex = pytest.mark.parametrize("h", WEAKLY_CONVEX.values(), ids=WEAKLY_CONVEX)
+
+def every(cases: dict[str, Regularizer]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("h", cases.values(), ids=cases)
+
+
+every_case = every(CASES)
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 every_step = pytest.mark.parametrize("step", STEPS)
 

@@ -12,7 +12,7 @@ from fedcef.core.layout import Layout
 from fedcef.regularizers import L1, REGULARIZERS, GroupLasso, Nuclear, NuclearBall, OnParameters
 from fedcef.regularizers.grouped import Block
 from fedcef.regularizers.matrix import Matrix
-from fedcef.runs.settings import load_settings
+from fedcef.runs.experiments import load_settings
 
 DOCS = (Path(__file__).parents[2] / "docs" / "regularizers.md").read_text("utf-8")
 MODEL = Layout(("conv", "norm", "dense"), ((4, 3, 2, 2), (4,), (5, 16)))

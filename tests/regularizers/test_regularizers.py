@@ -1,6 +1,7 @@
 """What every regulariser must do, over the registry."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,18 +10,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcef.core.errors import ConfigError
-from fedcef.regularizers import L0, L1, REGULARIZERS, ElasticNet, OnParameters, Simplex, Zero, soft_threshold
+from fedcef.regularizers import (
+    L0,
+    L1,
+    REGULARIZERS,
+    SCAD,
+    Box,
+    ElasticNet,
+    GroupLasso,
+    OnParameters,
+    Simplex,
+    Zero,
+    soft_threshold,
+)
 
 from .cases import (
+    BOUNDED,
+    CAPTURED,
     CASES,
+    CONSTRAINTS,
     DIM,
+    FUNCTIONS,
     SUMS,
+    WEAKLY_CONVEX,
+    WITH_SUBGRADIENTS,
     both_types,
     close,
+    every,
     every_case,
-    every_function,
     every_step,
-    every_weakly_convex,
     is_constraint,
     model_value,
     points,
@@ -56,7 +74,7 @@ def test_prox_is_the_argmin_entry_by_entry(name, step):
 
 
 @every_step
-@every_weakly_convex
+@every(WEAKLY_CONVEX)
 def test_three_point_inequality(h, step):
     """h(p) + (|p - x|² + (1 - ρ·step)·|u - p|²)/(2·step) <= h(u) + |u - x|²/(2·step) for p = prox(x) and any u."""
     x, u = points(200), points(200, seed=1) * 2
@@ -67,7 +85,7 @@ def test_three_point_inequality(h, step):
 
 
 @every_step
-@every_weakly_convex
+@every(WEAKLY_CONVEX)
 def test_prox_is_firmly_non_expansive(h, step):
     """(1 - ρ·step)·|p - q|² <= ⟨p - q, x - y⟩; ρ = 0 for convex ones."""
     x, y = points(200) * 3, points(200, seed=1)
@@ -77,7 +95,7 @@ def test_prox_is_firmly_non_expansive(h, step):
     assert bool((stretch * (p - q).norm(dim=-1) <= (x - y).norm(dim=-1) + 1e-11).all())
 
 
-@every_function
+@every(FUNCTIONS)
 def test_a_step_of_nothing_changes_nothing(h):
     x = points(3)
     assert torch.equal(h.prox(x, 0.0), x)
@@ -87,13 +105,12 @@ def test_a_step_of_nothing_changes_nothing(h):
     assert sizes == sorted(sizes, reverse=True)
 
 
-@every_case
+@every(CONSTRAINTS)
 def test_a_constraint_does_not_ask_for_the_step(h):
     x = points(3)
-    if is_constraint(h):
-        assert torch.equal(h.prox(x, 0.0), h.prox(x, 7.0))
-        close(h.prox(h.prox(x, 1.0), 1.0), h.prox(x, 1.0))
-        assert h.value(h.prox(x, 1.0)).tolist() == [0, 0, 0]
+    assert torch.equal(h.prox(x, 0.0), h.prox(x, 7.0))
+    close(h.prox(h.prox(x, 1.0), 1.0), h.prox(x, 1.0))
+    assert h.value(h.prox(x, 1.0)).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("lead", [(4,), (2, 3), (0,)])
@@ -136,9 +153,13 @@ def test_types_are_kept_and_the_input_is_left_alone(h, dtype):
 @every_case
 def test_value_is_not_negative_and_nothing_at_zero(h):
     assert bool((h.value(points(50)) >= 0).all())
-    if not isinstance(h, Simplex):
-        assert float(h.value(torch.zeros(DIM))) == 0
-        assert float(h.prox(torch.zeros(DIM), 0.7).abs().max()) == 0
+    origin = torch.zeros(DIM)
+    if isinstance(h, Simplex):  # the one set that does not contain it
+        assert float(h.value(origin)) == math.inf
+        assert float(h.prox(origin, 0.7).sum()) == pytest.approx(h.radius)
+    else:
+        assert float(h.value(origin)) == 0
+        assert float(h.prox(origin, 0.7).abs().max()) == 0
 
 
 @both_types
@@ -166,23 +187,32 @@ def test_a_row_that_is_no_number_ends_and_stays_so(h):
     h.prox(torch.full((2, DIM), math.inf), 0.7)
 
 
-@every_weakly_convex
-def test_subgradients_support_h_and_keep_to_the_bound(h):
-    if is_constraint(h):
-        with pytest.raises(ConfigError, match="has no subgradient outside its set; use a method with a proximal step"):
-            h.subgradient(points(1))
-        assert h.bounded_subgradient(DIM) is None
-        return
-    x, u = points(100), points(100, seed=1) * 2
+def subgradients(h):
+    """Points, some of them where h has a kink, and a subgradient at each."""
+    x = points(100)
     x[0], x[1:20] = 0, h.prox(x[1:20], 0.7)
-    g = h.subgradient(x)
+    return x, h.subgradient(x)
+
+
+@every(WITH_SUBGRADIENTS)
+def test_subgradients_support_h(h):
+    (x, g), u = subgradients(h), points(100, seed=1) * 2
     bend = h.weak_convexity / 2 * (u - x).square().sum(-1)
     assert bool((h.value(u) + bend >= h.value(x) + (g * (u - x)).sum(-1) - 1e-11).all())
-    bound = h.bounded_subgradient(DIM)
-    if bound is not None:
-        moved = (x - h.prox(x, 0.3)) / 0.3  # a subgradient, too: at the proximal point
-        assert float(g.norm(dim=-1).max()) <= bound * (1 + 1e-12)
-        assert float(moved.norm(dim=-1).max()) <= bound * (1 + 1e-9)
+
+
+@every(BOUNDED)
+def test_subgradients_keep_to_the_bound(h):
+    (x, g), bound = subgradients(h), h.bounded_subgradient(DIM)
+    moved = (x - h.prox(x, 0.3)) / 0.3  # a subgradient, too: at the proximal point
+    assert float(g.norm(dim=-1).max()) <= bound * (1 + 1e-12)
+    assert float(moved.norm(dim=-1).max()) <= bound * (1 + 1e-9)
+
+
+@every(CONSTRAINTS)
+def test_constraints_have_no_subgradient(h):
+    with pytest.raises(ConfigError, match="has no subgradient outside its set; use a method with a proximal step"):
+        h.subgradient(points(1))
 
 
 def test_which_bounds_there_are():
@@ -193,13 +223,17 @@ def test_which_bounds_there_are():
         L0().subgradient(points(1))
 
 
-@every_case
+@every(CAPTURED)
 def test_the_prox_reads_nothing_back_if_it_says_so(h):
     """Tensors without data: any look at a value, or a tensor left on another device, is an error."""
-    if h.captures:
-        x = torch.empty(3, DIM, device="meta")
-        assert h.prox(x, 0.7).shape == x.shape
-        assert h.prox(x, torch.empty(3, 1, device="meta")).shape == x.shape
+    x = torch.empty(3, DIM, device="meta")
+    assert h.prox(x, 0.7).shape == x.shape
+    assert h.prox(x, torch.empty(3, 1, device="meta")).shape == x.shape
+
+
+def test_which_ones_say_so():
+    waiting = {name for name, kind in REGULARIZERS.items() if not strong(kind).captures}
+    assert waiting == {"nuclear", "nuclear_ball", "tv", "fused_lasso", "slope"}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -212,6 +246,28 @@ def test_cuda_does_the_same(h, dtype):
     close(h.prox(x.cuda(), steps.cuda()).cpu(), h.prox(x, steps), tolerance)
     close(h.prox(x.cuda(), 0.7).cpu(), h.prox(x, 0.7), tolerance)
     close(h.value(x.cuda()).cpu(), h.value(x), tolerance)
+
+
+# Options given in Python
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: L1(-1), "weight is -1; it must be greater than or equal to 0."),
+        (lambda: L1(math.nan), "weight is nan; it must be a finite number."),
+        (lambda: GroupLasso(weight=-1e-3), "weight is -0.001; it must be greater than or equal to 0."),
+        (lambda: GroupLasso(by="row"), "by is 'row'; it must be 'output', 'input' or 'tensor'."),
+        (lambda: replace(ElasticNet(), ridge=-2.0), "ridge is -2.0; it must be greater than or equal to 0."),
+        (lambda: Simplex(0), "radius is 0; it must be greater than 0."),
+        (lambda: SCAD(a=2.0), "a is 2.0; it must be greater than 2."),
+        (lambda: Box(1.0, -1.0), "regularizer.lower is 1.0; it must not exceed regularizer.upper = -1.0."),
+    ],
+)
+def test_options_are_checked_as_those_of_files_are(build, message):
+    with pytest.raises(ConfigError) as error:
+        build()
+    assert str(error.value) == message
 
 
 # On some of the parameters

@@ -167,7 +167,7 @@ def test_a_missing_package_says_how_to_get_it_and_the_page_needs_none(make_run, 
     monkeypatch.setitem(sys.modules, "plotly", None)
     records = load_runs([make_run("a")])
     write_page(records, tmp_path / "report.html")
-    with pytest.raises(FedcefError, match=r"needs matplotlib; install it with: pip install 'fedcef\[plot\]'"):
+    with pytest.raises(FedcefError, match=r"matplotlib is needed; install it with: pip install 'fedcef\[plot\]'"):
         draw_figure(records, tmp_path / "figure.png")
 
 

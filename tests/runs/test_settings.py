@@ -73,7 +73,7 @@ def sentence(config):
 
 # What is wrong
 
-SECTIONS = "name, label, rounds, seed, num_clients"
+SECTIONS = "rounds, seed, clients_per_round, batch_size"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 
 from fedcef.runs.folder import RunFolder
-from fedcef.runs.loop import run
+from fedcef.runs.run import run
 from fedcef.runs.settings import Settings
 from fedcef.trackers import tracked
 

@@ -8,7 +8,7 @@ import pytest
 from fedcef import trackers
 from fedcef.cli import main as cli
 from fedcef.core.errors import ConfigError, DivergedError
-from fedcef.trackers import Tracking, numbers, open_trackers, settings
+from fedcef.trackers import Tracking, flatten_settings, open_trackers, pick_numbers
 
 from .setting import CONFIG, Fake, play, records, summary
 
@@ -39,10 +39,10 @@ def test_an_interrupted_run_is_gone_on_with(tmp_path):
     first, second = Fake(), Fake()
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "run", {"fake": first}, stop_after=5)
-    assert first.rounds == [0, 1, 2, 3, 4]
+    assert first.rounds == [0, 1, 2, 3, 4, 5]
     assert first.heard[-1] == ("finish", {})  # it may go on
     play(tmp_path / "run", {"fake": second}, resume=True)
-    assert second.rounds == [5, 6]  # the snapshot was of round 4
+    assert second.rounds == [6]  # no round is lost, and none comes twice
     assert second.heard[-1][1]["status"] == "finished"
 
 
@@ -71,15 +71,15 @@ def test_a_round_that_comes_again_is_passed_on_once(tmp_path):
 
 def test_what_is_a_number():
     given = {"a": 1, "b": 0.5, "c": None, "d": "x", "e": float("nan"), "f": {"late": 1}, "g": True, "h": 10**400}
-    assert numbers(given) == {"a": 1.0, "b": 0.5}
+    assert pick_numbers(given) == {"a": 1.0, "b": 0.5}
 
 
 def test_settings_by_their_dotted_names():
-    flat = settings(tomllib.loads(CONFIG.to_toml()))
+    flat = flatten_settings(tomllib.loads(CONFIG.to_toml()))
     assert flat["compressor.ratio"] == 0.2
     assert flat["eval.every"] == 2
     assert flat["rounds"] == 6
-    assert settings({"compare": [1], "reference": [2], "a": {"compare": 3}}) == {"a.compare": 3}
+    assert flatten_settings({"compare": [1], "reference": [2], "a": {"compare": 3}}) == {"a.compare": 3}
 
 
 def test_names_are_checked_before_any_work(monkeypatch):

@@ -82,6 +82,7 @@ def test_a_relay_is_what_the_server_computes(kind: str) -> None:
         for relay in (sent, received, Relay.of(clients.rows(), share)):
             assert torch.equal(relay.dense().view(torch.int32), (server + 0.0).view(torch.int32))
         assert torch.equal(sent.dense(), Nonzeros(server).dense())
+        assert sent.largest() == received.largest() == max(row.largest() for row in clients.rows())
 
 
 def test_a_relay_of_float64_vectors_is_summed_in_float64() -> None:

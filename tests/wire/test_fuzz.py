@@ -21,8 +21,8 @@ def fuzzer() -> ModuleType:
 
 
 def test_mutated_frames_of_every_form() -> None:
-    summary = fuzzer().run(6_000)
-    assert summary.past_checksum > 4_500  # most mutations reach the decoders
-    assert 300 < summary.valid < 3_000
+    summary = fuzzer().run(4_000)
+    assert summary.past_checksum > 3_000  # most mutations reach the decoders
+    assert 200 < summary.valid < 2_000
     assert set(summary.payloads) == {"Dense", "Sparse", "Seeded", "Rotated", "LowRank", "Relay"}
     assert len(summary.sentences) > 80

@@ -74,7 +74,7 @@ def test_mutated_frames() -> None:
     frames = seeds()
     valid = 0
     sentences = set()
-    for _ in range(3000):
+    for _ in range(1500):
         data, other = (frames[i] for i in random.integers(len(frames), size=2))
         try:
             got = decode(mutated(data, other, random))
@@ -83,7 +83,7 @@ def test_mutated_frames() -> None:
         else:
             valid += 1
             encode(got.message, got.kind, got.round)  # a decoded message can be sent on
-    assert 100 < valid < 1500
+    assert 50 < valid < 750
     assert len(sentences) > 30  # the mutations reach deep
 
 
@@ -145,7 +145,7 @@ def few_bits() -> dict[str, Payload]:
     ones, codes = torch.ones(1), torch.zeros(SOME, dtype=torch.uint8)
     numbers = vector(SOME)
     signs = Levels(codes, ones, "sign")
-    empty = Sparse(Levels(codes[:0].expand(2000, 0), ones.expand(2000, 1), "sign"), torch.zeros(2000, 0).long(), 9)
+    empty = Sparse(Levels(codes[:0].expand(1000, 0), ones.expand(1000, 1), "sign"), torch.zeros(1000, 0).long(), 9)
     return {
         "signs": Dense(signs),
         "signs everywhere": Sparse(signs, torch.arange(SOME), SOME),
@@ -179,7 +179,7 @@ def test_memory_is_bounded_by_the_frame_s_length(name: str) -> None:
 def test_memory_is_bounded_by_the_entries_that_are_sent(name: str) -> None:
     payload, data = few_bits()[name], CODED[name]
     entries = 0 if isinstance(payload, LowRank) else 2 * SOME if name == "relayed signs" else SOME
-    payloads = 2001 if name == "many empty payloads" else 3
+    payloads = 1001 if name == "many empty payloads" else 3
     assert peak_of_decoding(data) <= 16 * len(data) + 64 * entries + 4096 * payloads + 2**20
     assert isinstance(decode(data), Frame)
 

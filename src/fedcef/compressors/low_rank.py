@@ -28,7 +28,7 @@ from fedcef.compressors.blocks import divided
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.orthonormal import orthonormal
 from fedcef.core.layout import Layout
-from fedcef.core.rng import Key, fold, normal
+from fedcef.core.rng import Key, normal
 from fedcef.wire import LowRank, Payload
 
 
@@ -56,7 +56,7 @@ class PowerSGD(Compressor):
             if isinstance(shape, int):
                 rest.append(stretch)
                 continue
-            thin, wide = self._factors(stretch.reshape(*x.shape[:-1], *shape), fold(key.shared, number))
+            thin, wide = self._factors(stretch.reshape(*x.shape[:-1], *shape), key.of_part(number))
             left.append(thin.flatten(-2))
             right.append(wide.flatten(-2))
         thin, wide, plain = (torch.cat(part, dim=-1).to(torch.float32) for part in (left, right, rest))

@@ -24,7 +24,7 @@ from fedcef.compressors.blocks import norm
 from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.sparsifiers import RandK
 from fedcef.core.layout import Layout
-from fedcef.core.rng import Key, Purpose, normal, subset
+from fedcef.core.rng import Key, normal, subset
 from fedcef.wire import Payload
 
 Draw = Callable[[Tensor, Key], Tensor]
@@ -33,7 +33,7 @@ Draw = Callable[[Tensor, Key], Tensor]
 
 def simulated(x: Tensor, key: Key) -> Tensor:
     """Noise that everyone can repeat who has the seed: right for a simulation, and no privacy at all."""
-    return normal(key.fold(Purpose.NOISE).own, x.shape[-1])
+    return normal(key.noise, x.shape[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -5,6 +5,8 @@ The command line prints the sentence and leaves with `exit_code`; no traceback.
 
 
 class FedcefError(Exception):
+    """Anything that is told in one sentence; `exit_code` is what the command line leaves with."""
+
     exit_code = 2
 
 

@@ -20,10 +20,12 @@ class Layout:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Layout:
+        """The layout of named tensors, in their order."""
         return cls(tuple(tensors), tuple(tuple(t.shape) for t in tensors.values()))
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """How many entries each tensor has."""
         return tuple(prod(shape) for shape in self.shapes)
 
     @property

@@ -56,10 +56,24 @@ class Key(NamedTuple):
         """The keys of one purpose."""
         return Key(fold(self.shared, Purpose(purpose)), fold(self.own, Purpose(purpose)))
 
+    @property
+    def noise(self) -> Tensor:
+        """What each client's noise is drawn from, where messages are private."""
+        return self.fold(Purpose.NOISE).own
+
+    def of_part(self, number: int) -> Tensor:
+        """What all participants share for one of several parts of a vector."""
+        return fold(self.shared, number)
+
 
 def seed_key(seed: int) -> Tensor:
     """The root key of a run."""
     return _mix(torch.tensor(_signed(seed), dtype=torch.int64) + _GOLDEN)
+
+
+def fixed_key() -> Tensor:
+    """The key of what is drawn alike in every run, such as a split into training and test set."""
+    return seed_key(0)
 
 
 def data_key(seed: int, purpose: Purpose, *numbers: int | Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Federated lasso and logistic regression in the manner of scikit-learn (docs/python.md)."""
 
-from fedcef.python.extras import needed
+from fedcef.core.extras import needed
 
 needed("sklearn", "the estimators", "data")
 

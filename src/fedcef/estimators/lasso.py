@@ -72,6 +72,7 @@ class FederatedLasso(RegressorMixin, FederatedLinear):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
+        """The model's outputs for a table, (n,)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_ + self.intercept_)

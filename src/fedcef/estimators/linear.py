@@ -52,9 +52,11 @@ class Squares(Link):
     curvature = 1.0
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Half the squared distance."""
         return 0.5 * (outputs - targets).square().sum(-1)
 
     def slopes(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The difference itself."""
         return outputs - targets
 
 
@@ -65,9 +67,11 @@ class Logistic(Link):
     room = 8.0
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """-log of the probability that the model gives to the target."""
         return (nn.functional.softplus(outputs) - targets * outputs).sum(-1)
 
     def slopes(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Probability less target."""
         return outputs.sigmoid() - targets
 
 
@@ -78,9 +82,11 @@ class Softmax(Link):
     room = 8.0
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """-log of the probability that the model gives to the target."""
         return outputs.logsumexp(-1) - (targets * outputs).sum(-1)
 
     def slopes(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Probabilities less target."""
         return outputs.softmax(-1) - targets
 
 
@@ -91,12 +97,15 @@ class WeightedL1(Regularizer):
     weights: Tensor  # (p,)
 
     def value(self, x: Tensor) -> Tensor:
+        """h(x), (...)."""
         return (self.weights * x.abs()).sum(-1)
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
+        """Every entry shrunk by step·weight."""
         return soft_threshold(x, step * self.weights)
 
     def bounded_subgradient(self, dim: int) -> float:
+        """|weights|, the largest that a subgradient gets."""
         return float(self.weights.norm())
 
 
@@ -110,6 +119,7 @@ class Table:
 
     @property
     def share(self) -> float:
+        """The client's share of all weight."""
         return float(self.weights.sum())
 
 
@@ -175,6 +185,7 @@ class LinearOracle(GradientOracle):
         self._outputs = outputs
 
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
+        """Every client's gradient at its own row of x, (clients, p)."""
         inputs, targets, weights = self._inputs, self._targets, self._weights
         if len(clients) < self.problem.num_clients:
             inputs, targets, weights = inputs[clients], targets[clients], weights[clients]

@@ -88,14 +88,17 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinear):  # type: ig
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> Array:
+        """The likeliest class of every row, (n,)."""
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
         return np.asarray(self.classes_[chosen])
 
     def predict_log_proba(self, X: Any) -> Array:
+        """The logarithms of the classes' probabilities, (n, classes)."""
         scores = self.decision_function(X)
         outputs = np.stack([np.zeros_like(scores), scores], 1) if scores.ndim == 1 else scores
         return np.asarray(outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> Array:
+        """The classes' probabilities, (n, classes), in the order of `classes_`."""
         return np.exp(self.predict_log_proba(X))

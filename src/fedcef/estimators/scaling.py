@@ -18,6 +18,8 @@ from fedcef.wire import Dense, frame_nbytes
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
+    """Means and scales of the features, and the bytes that it took to agree on them."""
+
     mean: Tensor  # (d,)
     scale: Tensor  # (d,)
     up_bytes: int
@@ -25,6 +27,7 @@ class Scaling:
 
     @classmethod
     def of(cls, tables: list[Table], centre: bool) -> Scaling:
+        """Agree on them by what all clients send; without `centre` means stay 0."""
         first = tables[0].inputs
         mean = first.new_zeros(first.shape[1])
         up: list[Tensor] = []
@@ -41,6 +44,7 @@ class Scaling:
         return cls(mean, scale, _sent([*up, *squares]), len(tables) * _sent([*down, scale]))
 
     def apply(self, tables: list[Table]) -> list[Table]:
+        """The clients' tables with scaled features."""
         return [Table((t.inputs - self.mean) / self.scale, t.targets, t.weights) for t in tables]
 
     def undo(self, coefficients: Tensor, intercepts: Tensor) -> tuple[Tensor, Tensor]:

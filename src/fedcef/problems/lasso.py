@@ -26,10 +26,12 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(batch, dim) -> (batch,)."""
         return x @ self.weight
 
 
 def half_mean_square(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Half the mean of squared residuals."""
     return 0.5 * (outputs - targets).square().mean()
 
 

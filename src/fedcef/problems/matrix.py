@@ -28,6 +28,7 @@ class Inner(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(batch, size, size) -> (batch,)."""
         return x.flatten(-2) @ self.weight.flatten()
 
 

@@ -56,6 +56,7 @@ class PaperCNN(nn.Module):
         self.classifier = nn.Sequential(nn.Linear(channels * area, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Images (batch, channels, height, width) -> (batch, classes)."""
         return self.classifier(self.features(x).flatten(1))  # type: ignore[no-any-return]
 
 

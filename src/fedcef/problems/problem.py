@@ -14,14 +14,13 @@ from torch.func import functional_call
 
 from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
-from fedcef.core.training import Weighting
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.client_data import ClientData, PooledData, Samples
 from fedcef.problems.reading import read_samples
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
 from fedcef.regularizers import Regularizer, Zero
 
-__all__ = ["Loss", "Problem", "Samples", "Weighting"]
+__all__ = ["Loss", "Problem", "Samples"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """loss(outputs, targets): the mean over the batch."""

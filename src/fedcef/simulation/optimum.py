@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import ProblemError
-from fedcef.problems.problem import Problem, Weighting
+from fedcef.core.training import Weighting
+from fedcef.problems.problem import Problem
 from fedcef.simulation.evaluation import Evaluator
 
 

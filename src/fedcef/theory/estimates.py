@@ -75,7 +75,7 @@ def largest_eigenvalue(times: Callable[[Tensor], Tensor], like: Tensor, iteratio
 
     Power iteration from a fixed random vector, until |Av| of a unit vector grows by less than `tolerance` of itself.
     """
-    v = rng.normal(rng.seed_key(0), len(like)).to(like)
+    v = rng.normal(rng.fixed_key(), len(like)).to(like)
     size = 0.0
     for _ in range(iterations):
         v = times(v / v.norm())

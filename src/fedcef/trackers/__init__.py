@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from fedcef.core.errors import ConfigError
 from fedcef.trackers.mlflow import MLflow
 from fedcef.trackers.tensorboard import TensorBoard
-from fedcef.trackers.tracker import Tracker, numbers, settings
+from fedcef.trackers.tracker import Tracker, flatten_settings, pick_numbers
 from fedcef.trackers.tracking import Tracking, tracked
 from fedcef.trackers.wandb import WeightsAndBiases
 
-__all__ = ["TRACKERS", "Tracker", "Tracking", "numbers", "open_trackers", "settings", "tracked"]
+__all__ = ["TRACKERS", "Tracker", "Tracking", "flatten_settings", "open_trackers", "pick_numbers", "tracked"]
 
 TRACKERS: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoard,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedcef.report.data.records import as_number
+from fedcef.report.data.records import as_number, flatten
 
 
 class Tracker(Protocol):
@@ -23,28 +23,22 @@ class Tracker(Protocol):
         """The last call.  `summary` is what summary.json says; it is empty if the run may still go on."""
 
 
-def numbers(values: Mapping[str, Any]) -> dict[str, float]:
+def pick_numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of a record or summary, by name."""
     return {name: value for name, given in values.items() if math.isfinite(value := as_number(given))}
 
 
-def only_at_the_end(summary: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, float]:
+def pick_final(summary: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, float]:
     """What a summary says that the last record and the settings do not, such as a spent ε."""
     known = {*record, "rounds", "seed"}
-    return {name: value for name, value in numbers(summary).items() if name not in known}
+    return {name: value for name, value in pick_numbers(summary).items() if name not in known}
 
 
-def settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the names that --set gives them: compressor.ratio and so on.  Those of other runs are left out."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= settings(value, f"{prefix}{name}.")
-        elif prefix or name not in ("compare", "reference"):
-            flat[prefix + name] = value
-    return flat
+    return flatten({name: value for name, value in config.items() if name not in ("compare", "reference")})
 
 
-def title(config: Mapping[str, Any], folder: Path) -> str:
+def title_of(config: Mapping[str, Any], folder: Path) -> str:
     """What a run is called."""
     return str(config.get("label") or folder.resolve().name)

@@ -55,9 +55,9 @@ def tracked(
     tracking = Tracking(trackers, folder, complain)
 
     def both(record: dict[str, Any]) -> None:
-        watch(record)
         if "note" not in record:
-            tracking.record(record)
+            tracking.record(record)  # first: a watcher may end the run, whose snapshot then has this round
+        watch(record)
 
     over = False
     try:

@@ -1,7 +1,7 @@
 """Runs grouped into methods: one curve per method, over its seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from fedcef.core.errors import RunError
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.names import dataset_title, metric_title
-from fedcef.report.data.records import Column, RunRecord
+from fedcef.report.data.records import Column, RunRecord, flatten
 
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
 MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from
@@ -113,7 +113,7 @@ def group_runs(records: Sequence[RunRecord], link: ClientLink = ClientLink()) ->
         raise RunError("There is nothing to report: give at least one run folder.")
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
-        settings = flatten(record.config)
+        settings = settings_as_text(record.config)
         same = {k: v for k, v in settings.items() if k not in NOT_SETTINGS and not k.endswith("seed")}
         groups.setdefault((record.label, repr(sorted(same.items()))), []).append(record)
     parts: list[list[RunRecord]] = []
@@ -128,15 +128,11 @@ def group_runs(records: Sequence[RunRecord], link: ClientLink = ClientLink()) ->
     return [Method(name, tuple(part), link) for name, part in zip(names, parts, strict=True)]
 
 
-def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as dotted names, values as text."""
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return flat
+def settings_as_text(config: Mapping[str, Any]) -> dict[str, str]:
+    """Settings by dotted names, values as text."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in flatten(config).items()
+    }
 
 
 def log_x(items: Sequence[Method], axis: str) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from fedcef.core.errors import FedcefError, RunError
+from fedcef.core.extras import needed
 from fedcef.report.data.groups import Curve, Method, group_runs, lead_metric, log_x, log_y, second_metric, span
 from fedcef.report.data.names import AXES, METRICS, metric_title
 from fedcef.report.data.records import RunRecord
 from fedcef.report.data.units import axis_unit
-from fedcef.report.figures.style import Look, choose_look, import_extra
+from fedcef.report.figures.style import Look, choose_look
 
 # Dates are left out of the files: the same runs give the same bytes.
 METADATA: dict[str, dict[str, Any]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -73,7 +74,7 @@ def drawing(path: Path) -> Iterator[Any]:
     suffix = path.suffix.lower()
     if suffix not in METADATA:
         raise FedcefError(f"A figure is a .png, .pdf or .svg file, not {path.name!r}.")
-    matplotlib, canvas = import_extra("matplotlib"), import_extra("matplotlib.figure")
+    matplotlib, canvas = needed("matplotlib", "figures", "plot"), needed("matplotlib.figure", "figures", "plot")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a label's script that the font does not have
         fig = canvas.Figure(layout="constrained")
@@ -165,7 +166,7 @@ def _line(style: Look) -> dict[str, Any]:
 
 def set_log_ticks(axis: Any, ratio: float) -> None:
     """Plain numbers on a logarithmic axis: at the powers of ten, and at 2 and 5 where those are few."""
-    ticker = import_extra("matplotlib.ticker")
+    ticker = needed("matplotlib.ticker", "figures", "plot")
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if ratio < 120 else (1.0,)))
     axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}") if ratio < 1e5 else ticker.LogFormatterMathtext())
     axis.set_minor_formatter(ticker.NullFormatter())
@@ -189,7 +190,7 @@ def _short(name: str) -> str:
 
 def draw_legend(fig: Any, items: Sequence[Method], looks: Sequence[Look], width: float) -> None:
     """The methods' names above the panels."""
-    line = import_extra("matplotlib.lines").Line2D
+    line = needed("matplotlib.lines", "figures", "plot").Line2D
     handles = [line([], [], **_line(style)) for style in looks]
     places = [str(i) for i in range(len(items))]
     columns = _legend_columns(items, width)

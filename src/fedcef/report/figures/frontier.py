@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcef.core.extras import needed
 from fedcef.report.data.frontier import Frontier, Point
 from fedcef.report.data.names import metric_title
 from fedcef.report.data.units import axis_unit
 from fedcef.report.figures.figure import drawing, set_log_ticks
 from fedcef.report.figures.labels import Box, Label, place_labels
-from fedcef.report.figures.style import COLORS, MARKERS, import_extra
+from fedcef.report.figures.style import COLORS, MARKERS
 
 INK, SOFT = "#222222", "#666666"
 DECADES = 3e3
@@ -102,7 +103,7 @@ def _star() -> dict[str, Any]:
 
 def _legend(ax: Any, found: Frontier) -> None:
     """Colours say how clients send, markers how the server does."""
-    line = import_extra("matplotlib.lines").Line2D
+    line = needed("matplotlib.lines", "figures", "plot").Line2D
     handles, names = [], []
     for uplink in dict.fromkeys(p.uplink for p in found.drawn):
         (color, _), _ = look_of(found, next(p for p in found.drawn if p.uplink == uplink))

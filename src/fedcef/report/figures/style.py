@@ -1,10 +1,6 @@
-"""What all figures and the page share: the look of each curve, and the optional packages."""
+"""What all figures and the page share: the look of each curve."""
 
-import importlib
 from dataclasses import dataclass
-from typing import Any
-
-from fedcef.core.errors import FedcefError
 
 # Okabe and Ito's colours (safe for colour-blind readers), with lighter twins for dark backgrounds.
 COLORS = (
@@ -45,12 +41,3 @@ def choose_look(index: int) -> Look:
     color, dark = COLORS[index % len(COLORS)]
     marker, symbol = MARKERS[index % len(MARKERS)]
     return Look(color, dark, DASHES[index % len(DASHES)], marker, symbol)
-
-
-def import_extra(module: str) -> Any:
-    """Imports an optional package, or says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise FedcefError(f"The report needs {package}; install it with: pip install 'fedcef[plot]'.") from error

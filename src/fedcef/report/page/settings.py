@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from fedcef.report.data.groups import Method, flatten
+from fedcef.report.data.groups import Method, settings_as_text
 from fedcef.report.page.render import render
 
 
 def render_settings(items: Sequence[Method]) -> Markup:
     """What differs between the methods as a table, what they share below it."""
-    flat = [flatten(item.records[0].config) for item in items]
+    flat = [settings_as_text(item.records[0].config) for item in items]
     seeds = [", ".join(str(record.seed) for record in item.records) for item in items]
     flat = [
         {**settings, **({"seed": s} if "seed" in settings else {})} for settings, s in zip(flat, seeds, strict=True)

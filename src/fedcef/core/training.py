@@ -100,6 +100,8 @@ class Evaluation(BaseModel):
     """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
+    metrics: tuple[str, ...] = ()
+    """Further measures on the test set, by name or by the import path of a function of the user's own."""
 
 
 class Training(Options):

@@ -37,6 +37,8 @@ class Measuring:
 
     def _evaluator(self, samples: int) -> Evaluator:
         if samples not in self._evaluators:
-            weighting, precision = self._training.weighting, self._training.precision
-            self._evaluators[samples] = Evaluator(self._problem, self._step, samples, weighting, precision)
+            training = self._training
+            self._evaluators[samples] = Evaluator(
+                self._problem, self._step, samples, training.weighting, training.precision, training.eval.metrics
+            )
         return self._evaluators[samples]

@@ -190,6 +190,8 @@ class Settings(Training):
         off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}
         table: dict[str, Any] = {"name": self.name, "label": self.label}
         table |= self.model_dump(by_alias=True, exclude=off, exclude_none=True)
+        if not self.eval.metrics:
+            del table["eval"]["metrics"]
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]

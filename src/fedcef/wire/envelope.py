@@ -92,12 +92,12 @@ class Envelope:
     def _header(self) -> struct.Struct:
         return struct.Struct(f"<{len(self.magic)}sB{self.fields}{self.lengths}")
 
-    @property
+    @cached_property
     def head_size(self) -> int:
         """Bytes before the first part."""
         return self._header.size
 
-    @property
+    @cached_property
     def overhead(self) -> int:
         """Bytes beside those of the parts."""
         return self.head_size + CHECKSUM_SIZE * (1 + self.head_checked)

@@ -126,7 +126,7 @@ def test_a_folder_with_a_run_is_not_overwritten(fedcef):
     ("package", "arguments", "says"),
     [
         ("sklearn.datasets", ["run", "demo", *TINY], "scikit-learn, which is missing; run: pip install 'fedcef[data]'"),
-        ("matplotlib", ["plot", "mine"], "needs matplotlib; install it with: pip install 'fedcef[plot]'"),
+        ("matplotlib", ["plot", "mine"], "matplotlib is needed; install it with: pip install 'fedcef[plot]'"),
     ],
 )
 def test_a_missing_package_names_the_command(fedcef, monkeypatch, package, arguments, says):

@@ -23,6 +23,7 @@ def list_() -> None:
     from fedcef.algorithms import ALGORITHMS
     from fedcef.compressors import COMPRESSORS
     from fedcef.core.schedules import SCHEDULES
+    from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
     from fedcef.problems.catalog import DATA
     from fedcef.problems.data.datasets import DATASETS
     from fedcef.problems.data.partitions import PARTITIONS
@@ -35,6 +36,8 @@ def list_() -> None:
         "compressor.name": {name: _line(kind) for name, kind in COMPRESSORS.items()},
         "regularizer.name": {name: _line(kind) for name, kind in REGULARIZERS.items()},
         "local_schedule.name, server_schedule.name": {name: _line(kind) for name, kind in SCHEDULES.items()},
+        "local_update.name": {name: _line(kind) for name, kind in LOCAL_UPDATES.items()},
+        "server_update.name": {name: _line(kind) for name, kind in SERVER_UPDATES.items()},
         "data.name": {name: _line(kind) for name, kind in DATA.items()}
         | {name: info.description for name, info in DATASETS.items()},
         "data.partition": {name: _line(kind) for name, kind in PARTITIONS.items()},

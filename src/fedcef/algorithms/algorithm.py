@@ -145,6 +145,6 @@ class Algorithm(ABC):
         """The point that is evaluated and deployed: (p,)."""
         return replica["z"]
 
-    def diagnostics(self, replica: State, clients: State) -> dict[str, Tensor]:
-        """Scalars worth a column in the record of a run."""
+    def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:
+        """Scalars worth a column in the record of a run, from the replica and the mean of all clients' states."""
         return {}

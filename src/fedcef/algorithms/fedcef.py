@@ -92,5 +92,5 @@ class FedCEF(Algorithm):
             z_tilde = replica["z"] - self.step * c
         return {"z": self.regularizer.prox(z_tilde, self.step), "c": c}
 
-    def diagnostics(self, replica: State, clients: State) -> dict[str, Tensor]:
-        return {"control_gap": (replica["c"] - clients["c_i"].mean(0)).norm()}
+    def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:
+        return {"control_gap": (replica["c"] - mean["c_i"]).norm()}

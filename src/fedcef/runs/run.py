@@ -81,13 +81,13 @@ def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, last: Record 
 
 def _restore(simulation: Simulation, round_: int, tensors: dict[str, Tensor], folder: RunFolder) -> None:
     saved: dict[str, dict[str, Tensor]] = {}
-    for part, state in simulation.parts().items():
-        for name, vector in state.items():
-            tensor = tensors.get(f"{part}/{name}")
-            if tensor is None or tensor.shape != vector.shape or tensor.dtype != vector.dtype:
-                raise RunError(f"The snapshot in {folder.path} does not fit its config.toml: {part}/{name} differs.")
-        saved[part] = {name: tensors[f"{part}/{name}"] for name in state}
-    simulation.restore(round_, saved)
+    for path, tensor in tensors.items():
+        part, _, name = path.partition("/")
+        saved.setdefault(part, {})[name] = tensor
+    try:
+        simulation.restore(round_, saved)
+    except (ValueError, KeyError) as error:
+        raise RunError(f"The snapshot in {folder.path} does not fit its config.toml: {error}.") from None
 
 
 _optima: dict[str, float] = {}

@@ -211,10 +211,11 @@ class Settings(Training):
         return tomli_w.dumps(table)
 
     def is_same_as(self, toml: str) -> bool:
-        """Whether a file holds these settings, in whatever order."""
+        """Whether a file holds these settings, in whatever order and with or without defaults."""
         try:
-            return tomllib.loads(toml) == tomllib.loads(self.to_toml())
-        except tomllib.TOMLDecodeError:
+            theirs, mine = tomllib.loads(toml), tomllib.loads(self.to_toml())
+            return theirs == mine or tomllib.loads(Settings(**theirs).to_toml()) == mine
+        except (tomllib.TOMLDecodeError, ConfigError):
             return False
 
 

@@ -35,12 +35,16 @@ class ClientStates(ABC):
         """All states, with these rows for the given clients."""
 
     @abstractmethod
+    def mean(self) -> State:
+        """The mean over all clients: a vector (p,) for each name."""
+
+    @abstractmethod
     def tensors(self) -> State:
         """All there is to keep, as named tensors, for a snapshot."""
 
     @abstractmethod
     def with_tensors(self, tensors: State) -> ClientStates:
-        """The states that `tensors` gave these tensors for."""
+        """The states that `tensors` gave these tensors for; raises ValueError if they are of another problem."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +71,14 @@ class Table(ClientStates):
         changed = {name: self.tables[name].index_copy(0, clients, table) for name, table in rows.items()}
         return Table(changed, self.num_clients)
 
+    def mean(self) -> State:
+        return {name: table.mean(0) for name, table in self.tables.items()}
+
     def tensors(self) -> State:
         return self.tables
 
     def with_tensors(self, tensors: State) -> Table:
-        return Table(tensors, self.num_clients)
+        for name, table in self.tables.items():
+            if name not in tensors or tensors[name].shape != table.shape or tensors[name].dtype != table.dtype:
+                raise ValueError(f"clients/{name} differs")
+        return Table({name: tensors[name] for name in self.tables}, self.num_clients)

@@ -188,7 +188,7 @@ class Simulation:
 
     def diagnostics(self) -> dict[str, Tensor]:
         """The method's own scalars for the record, on the device."""
-        return self.algorithm.diagnostics(self.replica, self.clients)
+        return self.algorithm.diagnostics(self.replica, self.state.clients.mean())
 
     def check_finite(self) -> None:
         """Stop a run whose numbers have overflowed."""

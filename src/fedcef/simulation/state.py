@@ -54,9 +54,18 @@ class RunState:
         }
 
     def with_parts(self, parts: Mapping[str, State]) -> RunState:
-        """The state with the tensors that `parts` gave, on this state's device; its numbers count as finite."""
+        """The state with the tensors that `parts` gave, on this state's device; its numbers count as finite.
+
+        Raises ValueError if they are of another problem or method.
+        """
+        mine = self.parts()
+        for part in ("replica", "server", "ledger"):
+            for name, wanted in mine[part].items():
+                tensor = parts.get(part, {}).get(name)
+                if tensor is None or tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
+                    raise ValueError(f"{part}/{name} differs")
         here = {
-            part: {name: tensor.to(self.finite.device) for name, tensor in parts[part].items()} for part in self.parts()
+            part: {name: tensor.to(self.finite.device) for name, tensor in parts.get(part, {}).items()} for part in mine
         }
         return RunState(
             replica=here["replica"],

@@ -53,7 +53,7 @@ def write_checkpoint(path: Path, header: Mapping[str, Any], tensors: Mapping[str
 def read_checkpoint(path: Path) -> tuple[Header, dict[str, Tensor]]:
     """What `write_checkpoint` wrote, in memory of its own; a `DamagedError` if the file is anything else."""
     try:
-        return decode_checkpoint(read(path))
+        return decode_checkpoint(np.fromfile(path, np.uint8))
     except DamagedError as error:
         raise DamagedError(f"{path} is damaged: {error}") from None
     except OSError as error:
@@ -107,11 +107,6 @@ def decode_checkpoint(block: Block) -> tuple[Header, dict[str, Tensor]]:
         raise DamagedError(f"Its text does not describe its tensors ({error}).") from None
 
 
-def read(path: Path) -> Block:
-    """A file's bytes."""
-    return np.fromfile(path, np.uint8)
-
-
 def _dtype(name: str) -> torch.dtype:
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
@@ -132,6 +127,3 @@ def _view(block: Block, start: int, dtype: torch.dtype, shape: Sequence[int]) ->
     """A tensor that lies in a block."""
     place = block[start : start + dtype.itemsize * math.prod(shape)]
     return torch.from_numpy(place).view(dtype).view(tuple(shape))
-
-
-seal, unseal, header_of = encode_checkpoint, decode_checkpoint, read_header  # until their callers have moved on

@@ -16,9 +16,9 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.rng import round_key
 from fedcef.deployment.identity import settings_digest
 from fedcef.privacy import epsilon, sends_only_what_it_compresses
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.run import run
-from fedcef.runs.experiments import load_settings
 from fedcef.wire import Dense
 
 ABLE = [name for name, kind in ALGORITHMS.items() if kind.compresses]
@@ -68,12 +68,11 @@ def test_epsilon_is_that_of_the_composed_gaussian_mechanism(noise, messages, del
 
 @pytest.mark.parametrize(("noise", "messages", "delta"), GAUSSIANS)
 def test_epsilon_is_that_of_privacy_loss_distributions(noise, messages, delta):
-    """Another way to the same number: messages one by one, in the convention that a participant is replaced."""
+    """Another way to the same number, in the convention that a participant is replaced."""
     import dp_accounting as dp
 
     accountant = dp.pld.PLDAccountant(dp.NeighboringRelation.REPLACE_ONE, value_discretization_interval=1e-3)
-    for _ in range(messages):
-        accountant.compose(dp.GaussianDpEvent(noise))
+    accountant.compose(dp.GaussianDpEvent(noise), messages)
     assert epsilon(noise, messages, delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-3)
 
 

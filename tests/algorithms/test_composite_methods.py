@@ -12,7 +12,6 @@ from fedcef.core.rng import round_key
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
 from fedcef.simulation.simulation import Simulation
-from fedcef.wire import frame_paper_nbytes
 
 from .setting import Quadratics, received, settle, simulate
 
@@ -291,20 +290,3 @@ def test_feddr_misses_the_solution_with_another_start(broken):
     right, wrong = (settle(method(**options), PROBLEM, 400, 1e-10)[1] for method in (FedDR, broken))
     assert right <= 1e-10
     assert wrong > 1e-2
-
-
-# Bytes
-
-
-@pytest.mark.parametrize(
-    ("method", "up_bytes", "down_bytes"),
-    [(FedMiD, 4, 4), (FastFedDA, 8, 8), (CFedDA, 4, 8), (FedDR, 4, 4), (FedADMM, 4, 4)],
-)
-def test_bytes_for_a_parameter(method, up_bytes, down_bytes):
-    algorithm = method(local_steps=1, regularizer=L1(LAM))
-    n, z0 = PROBLEM.num_clients, PROBLEM.z0
-    replica, clients = algorithm.replica_init(z0), {k: v.repeat(n, 1) for k, v in algorithm.client_init(z0).items()}
-    up, _ = algorithm.local(replica, clients, PROBLEM.oracle, round_key(0, 0, torch.arange(n)))
-    down, _ = algorithm.server_step(algorithm.server_init(z0), replica, received(up))
-    assert frame_paper_nbytes(up).tolist() == [up_bytes * len(z0)] * n
-    assert int(frame_paper_nbytes(down)) == down_bytes * len(z0)

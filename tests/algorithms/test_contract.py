@@ -84,3 +84,4 @@ def test_only_what_compresses_sends_less(name):
     up, _ = algorithm.local(algorithm.replica_init(z0), clients, PROBLEM.oracle, round_key(0, 0, torch.arange(n)))
     kept = sum(int((payload.dense() != 0).sum()) for payload in up.values())
     assert (kept < n * len(z0)) is algorithm.compresses
+    assert algorithm.compressors_used == (("compressor",) if algorithm.compresses else ())

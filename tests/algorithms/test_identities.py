@@ -3,11 +3,13 @@
 import pytest
 import torch
 
-from fedcef.algorithms import FedCEF, Zhang
+from fedcef.algorithms import CFedDA, FastFedDA, FedADMM, FedCEF, FedDR, FedMiD, Zhang
 from fedcef.compressors import Identity, LayerwiseTopK, RandK, TopK
+from fedcef.core.rng import round_key
 from fedcef.regularizers import L1, Zero
+from fedcef.wire import frame_paper_nbytes
 
-from .setting import Quadratics, deploy, simulate
+from .setting import Quadratics, deploy, received, simulate
 
 PROBLEM = Quadratics.random()
 
@@ -33,8 +35,6 @@ def test_fedcef_with_one_local_step_is_ef21_prox(compressor, mixing):
     step, regularizer = 0.1, L1(0.1)
     algorithm = FedCEF(local_lr=step, local_steps=1, mixing=mixing, compressor=compressor, regularizer=regularizer)
     ours = simulate(algorithm, PROBLEM, 60)
-
-    from fedcef.core.rng import round_key
 
     x = PROBLEM.z0
     g_i, v_i = torch.zeros_like(PROBLEM.b), torch.zeros_like(PROBLEM.b)
@@ -109,3 +109,17 @@ def test_dense_and_increment_agree_up_to_the_reconstruction_error():
         )
         gap = max(float((a - b).abs().max()) for a, b in zip(dense.points, increment.points, strict=True))
         assert gap <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("method", "up_bytes", "down_bytes"),
+    [(FedMiD, 4, 4), (FastFedDA, 8, 8), (CFedDA, 4, 8), (FedDR, 4, 4), (FedADMM, 4, 4)],
+)
+def test_bytes_for_a_parameter(method, up_bytes, down_bytes):
+    algorithm = method(local_steps=1, regularizer=L1(0.05))
+    n, z0 = PROBLEM.num_clients, PROBLEM.z0
+    replica, clients = algorithm.replica_init(z0), {k: v.repeat(n, 1) for k, v in algorithm.client_init(z0).items()}
+    up, _ = algorithm.local(replica, clients, PROBLEM.oracle, round_key(0, 0, torch.arange(n)))
+    down, _ = algorithm.server_step(algorithm.server_init(z0), replica, received(up))
+    assert frame_paper_nbytes(up).tolist() == [up_bytes * len(z0)] * n
+    assert int(frame_paper_nbytes(down)) == down_bytes * len(z0)

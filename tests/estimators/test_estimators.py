@@ -87,15 +87,14 @@ def test_three_classes_as_in_scikit_learn():
 def test_lists_of_tables_are_clients():
     names = by_target(Y, 3)
     tables, targets = [X[names == i] for i in range(3)], [Y[names == i] for i in range(3)]
-    listed, named = (
-        FederatedLasso(alpha=ALPHA).fit(tables, targets),
-        FederatedLasso(alpha=ALPHA).fit(X, Y, clients=names),
-    )
+    listed = FederatedLasso(alpha=ALPHA, tol=1e-4).fit(tables, targets)
+    named = FederatedLasso(alpha=ALPHA, tol=1e-4).fit(X, Y, clients=names)
     np.testing.assert_array_equal(listed.coef_, named.coef_)
     assert listed.n_features_in_ == 10
     assert listed.bytes_ == named.bytes_
     words = np.array(["c", "a", "b"])[names]
-    np.testing.assert_allclose(FederatedLasso(alpha=ALPHA).fit(X, Y, clients=words).coef_, named.coef_, atol=1e-6)
+    other = FederatedLasso(alpha=ALPHA, tol=1e-4).fit(X, Y, clients=words)
+    np.testing.assert_allclose(other.coef_, named.coef_, atol=1e-6)
 
 
 def test_cohorts_and_other_weights():

@@ -46,8 +46,7 @@ def near(g: Tensor, expected: Tensor) -> float:
     return float(torch.linalg.vector_norm(g.double() - expected) / torch.linalg.vector_norm(expected))
 
 
-@pytest.mark.parametrize("case", range(3))
-@pytest.mark.parametrize("clip_norm", [None, 0.5])
+@pytest.mark.parametrize(("case", "clip_norm"), [(0, None), (1, 0.5), (2, None), (2, 0.5)])
 def test_gradients_are_those_of_the_loop_over_clients(case: int, clip_norm: float | None) -> None:
     model, shape = models()[case]
     inputs = torch.randn(CLIENTS, BATCH, *shape)

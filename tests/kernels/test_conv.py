@@ -58,8 +58,7 @@ def test_convolution(shape: tuple[int, ...], taps: int, dtype: torch.dtype) -> N
     assert_near(y, F.relu(reference(x, w) + bias.double()[:, None, None, None]), dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "dtype"), [*((shape, DTYPES[0]) for shape in SHAPES), (SHAPES[0], DTYPES[1])])
 def test_gradients(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     *images, cin, cout = shape
     x, dy, w = (random(*s, dtype=dtype) for s in ((*images, cin), (*images, cout), (shape[0], 9, cin, cout)))
@@ -74,10 +73,10 @@ def test_gradients(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    "launch", [Launch(16, 16, 16, 4, 2, taps=3, waves=1), Launch(32, 16, 32, 4, 2, taps=9, waves=1)]
+    "launch", [Launch(16, 16, 16, 4, 2, taps=3, waves=1), Launch(32, 16, 16, 4, 2, taps=9, waves=1)]
 )
 def test_blocks_smaller_than_the_sizes(launch: Launch) -> None:
-    x, dy, w = random(2, 1, 7, 6, 24), random(2, 1, 7, 6, 40), random(2, 9, 24, 40)
+    x, dy, w = random(1, 1, 5, 6, 24), random(1, 1, 5, 6, 24), random(1, 9, 24, 24)
     assert_near(conv(x, w, launch=launch), reference(x, w), x.dtype)
     for mine, expected in zip(conv_weight_gradient(x, dy, launch=launch), conv_weight_gradient(x, dy), strict=True):
         assert mine is not None

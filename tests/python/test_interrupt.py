@@ -35,7 +35,7 @@ problem = load_settings("slow.toml").build_problem()
 method = fedcef.FedCEF(local_lr=0.01, local_steps=30)
 fedcef.run(problem, method, rounds=25, eval_every=1, snapshot_every=1, out="out", resume="resume" in sys.argv)
 """
-FEDCEF = [sys.executable, "-m", "fedcef.cli.main"]
+FEDCEF = [sys.executable, "-m", "fedcef"]
 
 
 def interrupted(command, folder, pattern="out*/**/rounds.jsonl"):

@@ -1,7 +1,6 @@
 """What every regulariser must do, over the registry."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +13,7 @@ from fedcef.regularizers import (
     L0,
     L1,
     REGULARIZERS,
-    SCAD,
-    Box,
     ElasticNet,
-    GroupLasso,
-    OnParameters,
     Simplex,
     Zero,
     soft_threshold,
@@ -246,62 +241,6 @@ def test_cuda_does_the_same(h, dtype):
     close(h.prox(x.cuda(), steps.cuda()).cpu(), h.prox(x, steps), tolerance)
     close(h.prox(x.cuda(), 0.7).cpu(), h.prox(x, 0.7), tolerance)
     close(h.value(x.cuda()).cpu(), h.value(x), tolerance)
-
-
-# Options given in Python
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: L1(-1), "weight is -1; it must be greater than or equal to 0."),
-        (lambda: L1(math.nan), "weight is nan; it must be a finite number."),
-        (lambda: GroupLasso(weight=-1e-3), "weight is -0.001; it must be greater than or equal to 0."),
-        (lambda: GroupLasso(by="row"), "by is 'row'; it must be 'output', 'input' or 'tensor'."),
-        (lambda: replace(ElasticNet(), ridge=-2.0), "ridge is -2.0; it must be greater than or equal to 0."),
-        (lambda: Simplex(0), "radius is 0; it must be greater than 0."),
-        (lambda: SCAD(a=2.0), "a is 2.0; it must be greater than 2."),
-        (lambda: Box(1.0, -1.0), "regularizer.lower is 1.0; it must not exceed regularizer.upper = -1.0."),
-    ],
-)
-def test_options_are_checked_as_those_of_files_are(build, message):
-    with pytest.raises(ConfigError) as error:
-        build()
-    assert str(error.value) == message
-
-
-# On some of the parameters
-
-
-@pytest.mark.parametrize("name", ["l1", "linf", "group_lasso", "slope", "simplex", "mcp"])
-def test_on_parameters_acts_on_the_chosen_entries_only(name):
-    h = REGULARIZERS[name]()
-    chosen = torch.tensor([0, 2, 11])
-    rest = [i for i in range(DIM) if i not in chosen.tolist()]
-    some = OnParameters(h, chosen)
-    x = points(4)
-    before = x.clone()
-    p = some.prox(x, 0.8)
-    assert torch.equal(p[:, rest], x[:, rest])
-    assert torch.equal(p[:, chosen], h.prox(x[:, chosen], 0.8))
-    assert torch.equal(some.value(x), h.value(x[:, chosen]))
-    assert torch.equal(x, before)
-    assert some.bounded_subgradient(DIM) == h.bounded_subgradient(3)
-    assert (some.weak_convexity, some.largest_step, some.captures) == (h.weak_convexity, h.largest_step, h.captures)
-    if is_constraint(h):
-        with pytest.raises(ConfigError):
-            some.subgradient(x)
-    else:
-        g = some.subgradient(x)
-        assert torch.equal(g[:, chosen], h.subgradient(x[:, chosen]))
-        assert float(g[:, rest].abs().max()) == 0
-
-
-def test_on_all_parameters_is_the_regularizer_itself():
-    x = points(3)
-    everywhere = OnParameters(L1(0.5), torch.arange(DIM))
-    assert torch.equal(everywhere.prox(x, 0.8), L1(0.5).prox(x, 0.8))
-    assert torch.equal(everywhere.value(x), L1(0.5).value(x))
 
 
 # The soft threshold

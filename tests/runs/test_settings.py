@@ -545,3 +545,14 @@ def test_references_are_read_and_are_no_setting_of_a_run(config):
 )
 def test_sentences_about_references(sentence, entry, says):
     assert says in sentence(text=f"{LASSO}\n[[reference]]\n{entry}\n")
+
+
+def test_settings_of_an_earlier_version_are_read_in_today_s_names(tmp_path):
+    path = tmp_path / "old.toml"
+    path.write_text('[compressor]\nname = "randk"\nratio = 0.1\nscaled = true\nunbiased = false\n')
+    settings = load_settings(str(path))
+    assert settings.compressor == {"name": "randk", "ratio": 0.1, "unbiased": True}
+    assert settings.is_same_as(settings.to_toml() + "")
+    assert settings.is_same_as('name = "old"\n' + path.read_text())
+    assert not settings.is_same_as('name = "old"\nrounds = 3\n' + path.read_text())
+    assert not settings.is_same_as("no = TOML = at all")

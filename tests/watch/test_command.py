@@ -62,7 +62,7 @@ def test_ctrl_c(watch, tmp_path, monkeypatch):
 
 def test_a_real_interruption_leaves_no_traceback(tmp_path):
     run = Growing(tmp_path / "run").rounds(0, 1)
-    command = [sys.executable, "-m", "fedcef.cli.main", "watch", str(run.folder), "--serve"]
+    command = [sys.executable, "-m", "fedcef", "watch", str(run.folder), "--serve"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

@@ -54,7 +54,3 @@ def main() -> None:
         done, advice = REFUSALS[error.errno]
         say(f"Error: {error.filename or 'A file'} cannot be {done}: {error.strerror}; {advice}.", "red")
         sys.exit(FedcefError.exit_code)
-
-
-if __name__ == "__main__":
-    main()

@@ -53,7 +53,9 @@ def _as_schedule(value: Any, info: ValidationInfo) -> Schedule:
 
 
 def _as_section(schedule: Schedule) -> Section:
-    return described(schedule, SCHEDULES)
+    section = described(schedule, SCHEDULES)
+    kind = type(schedule)
+    return section if kind in SCHEDULES.values() else {**section, "name": f"{kind.__module__}:{kind.__qualname__}"}
 
 
 ScheduleOption = Annotated[SkipValidation[Schedule], BeforeValidator(_as_schedule), PlainSerializer(_as_section)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import suggest
-from fedcef.runs.settings import Settings, changed
+from fedcef.runs.settings import Settings, changed, renewed
 
 
 def load_settings(name_or_path: str, changes: Iterable[str] = ()) -> Settings:
@@ -23,7 +23,7 @@ def load_settings(name_or_path: str, changes: Iterable[str] = ()) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name_or_path} is not valid TOML: {error}.") from None
     table.setdefault("name", Path(name_or_path).stem)
-    return Settings(**changed(table, dict(parse_change(change) for change in changes)))
+    return Settings(**changed(renewed(table), dict(parse_change(change) for change in changes)))
 
 
 def experiments() -> dict[str, str]:

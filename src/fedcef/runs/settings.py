@@ -214,9 +214,20 @@ class Settings(Training):
         """Whether a file holds these settings, in whatever order and with or without defaults."""
         try:
             theirs, mine = tomllib.loads(toml), tomllib.loads(self.to_toml())
-            return theirs == mine or tomllib.loads(Settings(**theirs).to_toml()) == mine
+            return theirs == mine or tomllib.loads(Settings(**renewed(theirs)).to_toml()) == mine
         except (tomllib.TOMLDecodeError, ConfigError):
             return False
+
+
+def renewed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of an earlier version in today's names: Rand-k's `scaled` is `unbiased`."""
+    result = dict(table)
+    for section in ("compressor", "down_compressor"):
+        options = dict(result.get(section, {}))
+        if options.get("name") == "randk" and "scaled" in options:
+            options["unbiased"] = options.pop("scaled") or options.get("unbiased", False)
+            result[section] = options
+    return result
 
 
 def changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,17 +33,17 @@ class Memory:
         assert self._state is not None, "a state is moved in before it is asked for"
         return self._state
 
-    def move_in(self, state: RunState) -> None:
-        """Put a state where the graphs expect it; after a replay it is there."""
+    def move_in(self, state: RunState) -> RunState:
+        """Put a state where the graphs expect it, and return it as it lies there; after a replay it is there."""
         if self._state is None:
             self._state = state.clone()
-        if state is self._state:
-            return
-        mine = self._state.tensors()
-        # copied twice: a new state may lie in the memory of another old one
-        moved = {name: t.clone() for name, t in state.tensors().items() if t is not mine[name]}
-        for name, tensor in moved.items():
-            mine[name].copy_(tensor)
+        elif state is not self._state:
+            mine = self._state.tensors()
+            # copied twice: a new state may lie in the memory of another old one
+            moved = {name: t.clone() for name, t in state.tensors().items() if t is not mine[name]}
+            for name, tensor in moved.items():
+                mine[name].copy_(tensor)
+        return self._state
 
 
 class Captured:
@@ -68,7 +68,8 @@ class Captured:
         memory.number.fill_(number)
         if not self._loaded:
             self._loaded = True
-            return self._play(state, memory.number)
+            after, down = self._play(state, memory.number)
+            return memory.move_in(after), down
         memory.move_in(state)
         if self._recorded is None:
             self._recorded = self._record()

@@ -31,20 +31,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ["src", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "CHANGELOG.md", "mkdocs.yml"]
 LONGEST = 180  # seconds for the tests of one mutant
-OLD = "tests/test_old_folders.py"
-ENGINE = ["tests/simulation/test_engine.py", "tests/core/test_round.py", OLD, "tests/deployment/test_parity.py"]
+OLD = [f"tests/test_old_folders.py::test_{name}_to_the_same_result" for name in (
+    "a_run_from_python_resumes", "a_deployment_goes_on", "an_interrupted_run_resumes"
+)]  # fmt: skip
+ENGINE = ["tests/core/test_round.py", "tests/simulation/test_engine.py", *OLD, "tests/deployment/test_parity.py"]
 
 TESTS: dict[str, list[str]] = {
     "algorithms/fedcef.py": [
         "tests/algorithms/test_golden.py",
         "tests/algorithms/test_identities.py",
-        OLD,
+        *OLD,
         "tests/algorithms/test_downlinks.py",
     ],
-    "algorithms/received.py": ["tests/simulation/test_engine.py", "tests/algorithms/test_identities.py", OLD],
+    "algorithms/received.py": ["tests/simulation/test_engine.py", "tests/algorithms/test_identities.py", *OLD],
     "core/round.py": ENGINE,
     "simulation/engine.py": ENGINE,
-    "simulation/ledger.py": ["tests/simulation/test_ledger.py", OLD],
+    "simulation/ledger.py": ["tests/simulation/test_ledger.py", *OLD],
     "deployment/worker.py": [
         "tests/deployment/test_worker.py",
         "tests/deployment/test_parity.py",
@@ -258,8 +260,7 @@ def _copied(place: Path) -> Path:
 
 
 def import_libraries() -> None:
-    """Load what takes long, once for all forked processes; not the package itself."""
-    import hypothesis  # noqa: F401
+    """Load what takes long, once for all forked processes; neither the package itself nor plugins of pytest."""
     import numpy  # noqa: F401
     import pydantic  # noqa: F401
     import pytest  # noqa: F401

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcef import L1, FedCEF, History, Identity, OnParameters, TopK, Zhang, run
+from fedcef import L1, FedAvg, FedCEF, History, Identity, OnParameters, Problem, TopK, Zhang, run
 from fedcef.cli import main as cli
 from fedcef.core.errors import ConfigError, ProblemError, RunError
 from fedcef.core.schedules import Cosine
@@ -210,3 +210,30 @@ def test_views_say_what_they_miss(history, monkeypatch):
 def test_a_folder_that_has_no_run_yet(tmp_path):
     with pytest.raises(RunError, match="holds no run"):
         History.load(tmp_path)
+
+
+def test_tied_weights_come_out_under_each_of_their_names(tmp_path):
+    """`load_state_dict(history.parameters)` once failed with missing keys."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inside, self.outside = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+            self.outside.weight = self.inside.weight
+
+        def forward(self, x):
+            return self.outside(self.inside(x))
+
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 5, (3, 12))
+    problem = Problem.build(Tied(), nn.functional.cross_entropy, [(t, t.roll(1)) for t in tokens])
+    for history in (
+        run(problem, FedAvg(), rounds=2),
+        run(problem, FedAvg(), rounds=2, out=tmp_path / "run"),
+        History.load(tmp_path / "run", Tied()),
+    ):
+        assert set(history.parameters) == {"inside.weight", "outside.weight"}
+        assert history.model.inside.weight is history.model.outside.weight or torch.equal(
+            history.model.inside.weight, history.model.outside.weight
+        )
+        Tied().load_state_dict(history.parameters)

@@ -14,6 +14,7 @@ from fedcef.cli import compare, data, doctor, export, frontier, plot, report, ru
 from fedcef.cli import list as list_
 from fedcef.cli.terminal import say
 from fedcef.core.errors import FedcefError
+from fedcef.core.memory import keep_freed_memory
 
 COMMANDS = (run, compare, sweep, frontier, watch, plot, report, export, theory, list_, data, doctor, version)
 """In the order in which the help shows them."""
@@ -43,6 +44,7 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command line; a mistake or a full disk is one sentence and an exit code, never a traceback."""
+    keep_freed_memory()
     try:
         app()
     except FedcefError as error:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -68,8 +65,6 @@ class Evaluator:
             piece = _TOGETHER[convolves(problem.model)]
             self._groups = _groups(counts, weights, piece, problem.z0)
             self._alone = [part for part in self._alone if part[1] > piece]
-        if convolves(problem.model) and problem.z0.device.type == "cpu":
-            _keep_freed_memory()
 
     def __call__(self, x: Tensor) -> dict[str, float]:
         """All measures at the point x, (p,)."""
@@ -188,18 +183,6 @@ def _groups(counts: list[int], weights: list[float], piece: int, like: Tensor) -
             mine = like.new_tensor([weights[client] for client in some.tolist()])
             groups.append(_Group(some, rows.expand(len(some), 1, count), mine))
     return groups
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Have the C library keep large blocks that are freed, up to 1 GiB, rather than give each back to the system.
-
-    A thousand images make blocks of 100 MB in every layer, and fresh pages for them took half of an evaluation.
-    """
-    with suppress(OSError, AttributeError):  # other systems than Linux with glibc do as they do
-        libc = ctypes.CDLL("libc.so.6")
-        for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            libc.mallopt(option, 1 << 30)
 
 
 def distance_to_truth(x: Tensor, truth: Tensor, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Tensor]:

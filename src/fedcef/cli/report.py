@@ -11,6 +11,7 @@ import typer
 
 from fedcef.cli.shared_options import RunFolders
 from fedcef.cli.terminal import say, show_table, tell
+from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import ConfigError
 
 AXES = {"wire": "wire_bytes", "paper": "paper_bytes", "rounds": "round", "wall": "wall_s", "network": "network_s"}
@@ -55,7 +56,7 @@ def report(
     records = load_runs(folders)
     show_table(folders)
     write_page(records, out, link=link)
-    tell(f"Wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    tell(f"Wrote {out} ({format_bytes(out.stat().st_size)})")
     if figures is not None:
         for path in draw_figures(records, figures, AXES[against], link):
             tell(f"Wrote {path}")

@@ -27,7 +27,7 @@ def corrected_step(
 
     g is overwritten.
     """
-    if x_hat.is_cuda and kernels.available():
+    if x_hat.is_cuda and kernels.available(x_hat.device):
         from fedcef.kernels.update import corrected_step as in_one_pass
 
         shrinkage = None if regularizer is None else regularizer.shrinkage

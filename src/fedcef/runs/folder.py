@@ -34,7 +34,7 @@ from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
 from fedcef.runs.lock import locked
 from fedcef.runs.model_file import encode_model, read_model
-from fedcef.runs.reader import Record, RunReader, record_lines
+from fedcef.runs.reader import Record, RunReader, flatten, record_lines
 from fedcef.wire import Frame, FrameKind, WireError, encode, read_frames
 from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoint
 
@@ -271,18 +271,10 @@ def changes(begun: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
     What it is called, where it runs and how often it is kept may differ.
     """
-    before, after = _flat(begun), _flat(now)
+    before, after = flatten(begun), flatten(now)
     keys = [key for key in {**before, **after} if key not in _FREE and before.get(key) != after.get(key)]
     said = [f"{key} was {before.get(key, 'not set')} and is {after.get(key, 'not set')}" for key in keys[:3]]
     return "; ".join(said) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Record:
-    """Dotted keys."""
-    flat: Record = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _listed(noun: str, numbers: list[int]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,6 +92,14 @@ def _object(text: bytes) -> Record | None:
 def _is_record(entry: Record | None) -> bool:
     round_ = (entry or {}).get("round")
     return type(round_) is int and 0 <= round_ < _LARGEST_ROUND
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Record:
+    """A nested table by dotted names, as `--set` takes them: compressor.ratio and so on."""
+    flat: Record = {}
+    for key, value in table.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
 
 
 @dataclass(frozen=True)

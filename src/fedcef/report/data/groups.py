@@ -10,7 +10,8 @@ import numpy as np
 from fedcef.core.errors import RunError
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.names import dataset_title, metric_title
-from fedcef.report.data.records import Column, RunRecord, flatten
+from fedcef.report.data.records import Column, RunRecord
+from fedcef.runs.reader import flatten
 
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
 MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from

@@ -1,7 +1,7 @@
 """A run folder as the report sees it: columns of numbers by round, and what the other files say."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,6 @@ def as_line(text: str) -> str:
     """Text from a file as one printable line: no control characters (terminals obey them), bounded length."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= LABEL_LENGTH else line[: LABEL_LENGTH - 1] + "…"
-
-
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested table by dotted names, as `--set` takes them: compressor.ratio and so on."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
 
 
 def _load(folder: Path) -> RunRecord:

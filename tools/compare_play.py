@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import signal
 import sys
 import time
 import tomllib
@@ -34,6 +35,7 @@ def play(todo: dict[str, Case], out: Path) -> None:
     import fedcef
 
     print("fedcef from", Path(fedcef.__file__).parent)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background switches off
     _take_few_samples()
     app = _command_line()
     for key, case in todo.items():

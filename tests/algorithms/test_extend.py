@@ -14,6 +14,9 @@ from fedcef.core.errors import ConfigError
 from fedcef.problems.lasso import lasso
 from fedcef.python.run import run
 from fedcef.regularizers import L1
+from fedcef.runs.experiments import load_settings
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.run import run as run_settings
 
 from . import test_contract as contract
 from .setting import Quadratics, deploy, settle, simulate
@@ -131,14 +134,29 @@ def test_the_server_knows_the_mean_of_its_shifts(diana):
     torch.testing.assert_close(outcome.server["s"], outcome.clients["s_i"].mean(0), rtol=0, atol=1e-12)
 
 
-def test_it_trains_by_its_import_path(tmp_path):
-    from fedcef.runs.experiments import load_settings
-    from fedcef.runs.folder import RunFolder
-    from fedcef.runs.run import run as run_settings
+# Both by their import paths, in settings
 
-    settings = load_settings(
-        "lasso", ["rounds=3", "algorithm.name=my_methods:DIANA", "compressor.name=topk", "eval.optimum=false"]
-    )
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["algorithm.name=my_methods:DIANA", "compressor.name=topk"],
+        ["algorithm.name=fedavg", "local_update.name=my_optimizers:Momentum", "local_update.momentum=0.5"],
+    ],
+    ids=["a method", "a local optimiser"],
+)
+def test_they_train_by_their_import_paths(changes, tmp_path):
+    settings = load_settings("lasso", ["rounds=2", "compressor.name=identity", "eval.optimum=false", *changes])
     summary = run_settings(settings, RunFolder.new(tmp_path / "run"))
-    assert "my_methods:DIANA" in (tmp_path / "run" / "config.toml").read_text("utf-8")
-    assert summary["rounds"] == 3
+    assert summary["rounds"] == 2
+    recorded = load_settings(str(tmp_path / "run" / "config.toml"))
+    algorithm = recorded.build_algorithm(recorded.build_problem())
+    assert {type(algorithm).__name__, type(algorithm.local_update).__name__} & {"DIANA", "Momentum"}
+    assert getattr(algorithm.local_update, "momentum", 0.5) == 0.5
+
+
+def test_a_method_without_local_steps_refuses_a_section():
+    changes = ["algorithm.name=ef21", "compressor.name=topk", "local_update.name=my_optimizers:Momentum"]
+    settings = load_settings("lasso", changes)
+    with pytest.raises(ConfigError, match="EF21 has no local gradient steps and no place for a local update"):
+        settings.build_algorithm(settings.build_problem())

@@ -6,8 +6,8 @@ import torch
 from fedcef.algorithms import ALGORITHMS, FedCEF, Zhang
 from fedcef.compressors import LayerwiseTopK, TopK
 from fedcef.core.errors import ConfigError
-from fedcef.regularizers import L1, ElasticNet, OnParameters
 from fedcef.core.training import Evaluation
+from fedcef.regularizers import L1, ElasticNet, OnParameters
 from fedcef.runs.experiments import experiments, load_settings
 from fedcef.runs.settings import Settings, Variant
 

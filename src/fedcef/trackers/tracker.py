@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedcef.report.data.records import as_number, flatten
+from fedcef.report.data.records import as_number
+from fedcef.runs.reader import flatten
 
 
 class Tracker(Protocol):

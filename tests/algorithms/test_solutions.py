@@ -88,4 +88,4 @@ def test_biased_methods_stop_short_by_an_amount_that_halves_with_the_step(method
 def test_fedda_with_one_client_is_exact():
     alone = Quadratics(PROBLEM.a[:1], PROBLEM.b[:1])
     algorithm = FedDA(**COMMON)
-    assert settle(algorithm, alone, 4000, 1e-6)[1] <= 1e-6
+    assert settle(algorithm, alone, 4000, 1e-8)[1] <= 1e-8

@@ -29,8 +29,9 @@ def answered(loop):
 )
 def test_a_kill_at_every_step_of_a_round_s_end(tmp_path, method, round_):
     """However far it came, the round is over or still to be done, and the run ends as if nothing had happened."""
-    settings = small_settings(method, rounds=7)
-    whole = replayed(settings, [EVERYONE] * 7)
+    rounds = round_ + 2
+    settings = small_settings(method, rounds=rounds)
+    whole = replayed(settings, [EVERYONE] * rounds)
     Loopback(settings, tmp_path / "before").run(round_)
     over = []
     for step in range(100):
@@ -51,7 +52,7 @@ def test_a_kill_at_every_step_of_a_round_s_end(tmp_path, method, round_):
         loop.run()
         assert equal(loop.server.state.replica, whole.replica)
         assert equal(loop.server.state.server, whole.server)
-        assert [record["round"] for record in loop.server.state.folder.records()] == list(range(8))
+        assert [record["round"] for record in loop.server.state.folder.records()] == list(range(rounds + 1))
     assert over == sorted(over)  # once it is over it stays so
     assert over[0] == 0
     assert over[-1] == 1

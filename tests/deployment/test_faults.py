@@ -126,7 +126,7 @@ def test_the_cohort_is_drawn_among_those_connected(tmp_path):
 
 @pytest.mark.parametrize("group", [CLIENT, UP, SERVER], ids=["clients", "replies", "server"])
 def test_long_runs(tmp_path, group):
-    settings = small_settings("fedcef lossy", rounds=40, snapshot_every=7)
+    settings = small_settings("fedcef lossy", rounds=30, snapshot_every=7)
     loop = Loopback(settings, tmp_path, seed=11, chance=0.05, kinds=group).run()
     reference = check(loop)
     assert control_gap(loop, reference) < 1e-5

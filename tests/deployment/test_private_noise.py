@@ -216,7 +216,7 @@ def test_a_run_ends_and_tells_its_price(loop):
     assert [worker.noise.messages(loop.server.run) for worker in loop.workers] == [6] * 5
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_with_faults_the_control_is_still_the_mean_of_the_clients(tmp_path, seed):
     settings = small_settings("fedcef", rounds=15, privacy={"clip": CLIP, "noise": NOISE})
     loop = Loopback(settings, tmp_path, seed=seed, chance=0.1, kinds=(*CLIENT, "drop reply", "double order"))

@@ -164,13 +164,13 @@ def test_a_fresh_message_may_be_larger_than_those_of_the_others(tmp_path):
 
 def test_a_kill_while_the_sums_are_brought_up_to_date(tmp_path):
     """What a client had sent is counted once, wherever the server was killed from snapshot to emptied accepted.bin."""
-    settings = small_settings("fedcef dense", rounds=7)
+    settings = small_settings("fedcef dense", rounds=7, num_clients=3)
     Loopback(settings, tmp_path / "before").run(5)  # the next round ends with the second snapshot
     kills = 0
-    for step in range(4, 30):
+    for step in range(4, 22):
         shutil.copytree(tmp_path / "before", tmp_path / str(step))
         loop = Loopback(settings, tmp_path / str(step))
-        loop.history = [dict.fromkeys(range(5), False)] * 5
+        loop.history = [dict.fromkeys(range(3), False)] * 5
         loop._send_all(loop.server.start_round(loop.now))
         while not loop.server.can_close(loop.now):
             loop._deliver_next()
@@ -183,4 +183,4 @@ def test_a_kill_while_the_sums_are_brought_up_to_date(tmp_path):
         reference = replayed(settings, loop.history)
         assert equal(loop.server.state.replica, reference.replica), step
         assert equal(loop.server.state.server, reference.server), step
-    assert kills >= 20
+    assert kills >= 14

@@ -17,8 +17,6 @@ SHORT = {
     "block_topk": {"ratio": 0.4, "length": 4},
     "powersgd": {"rank": 1, "shapes": ((4, 6),)},
 }
-SAME = ("identity", "layerwise_topk", "blockwise_topk", "scaled_sign", "terngrad", "drive")
-"""What others stand for here: on one short tensor these are `topk`, `stc`, `qsgd` and `eden` with other options."""
 BLOCKS = ("scaled_sign", "one_bit", "three_lc", "terngrad", "qsgd")
 
 
@@ -35,8 +33,8 @@ def solution() -> torch.Tensor:
     return end(Identity(), 150)
 
 
-@pytest.mark.parametrize("name", [name for name in COMPRESSORS if name not in SAME])
+@pytest.mark.parametrize("name", COMPRESSORS)
 def test_fedcef_ends_at_the_solution(name):
     options = SHORT.get(name, {"block": 8} if name in BLOCKS else {})
-    found = end(COMPRESSORS[name](**options), 80)
-    assert float((found - solution()).norm() / solution().norm()) < 1e-2
+    found = end(COMPRESSORS[name](**options), 120)
+    assert float((found - solution()).norm() / solution().norm()) < 1e-3

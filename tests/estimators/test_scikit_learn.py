@@ -5,8 +5,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fedcef.estimators import FederatedLasso, FederatedLogisticRegression
 
 
-@parametrize_with_checks(
-    [FederatedLasso(tol=1e-4, local_steps=20), FederatedLogisticRegression(tol=1e-4, local_steps=20)]
-)
+@parametrize_with_checks([FederatedLasso(), FederatedLogisticRegression()])
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)

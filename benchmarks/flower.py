@@ -164,14 +164,15 @@ def play(mode: str, notes: Notes, block: Callable[[str, int], Others], repeats: 
 def core(contender: str, folder: Path, rounds: int = 6) -> tuple[dict[str, float], dict[str, int]]:
     """CPU seconds of fedcef's own part of a round, for a client beside its local steps, and for the server; and bytes
     on their disks."""
-    from fedcef.deployment import Coordinator, Store, Worker, without_data
-    from fedcef.deployment.client_problem import shard_of
+    from fedcef.deployment import ClientStore, Coordinator, Worker, without_data
+    from fedcef.deployment.client_problem import problem_of_client
 
     os.environ["FEDCEF_BENCH"] = str(folder / "core.jsonl")
     config = flower_apps.settings(contender, rounds)
     server = Coordinator.new(config, without_data(config.build_problem(())), folder / f"{contender} run")
     clients = range(flower_apps.CLIENTS)
-    workers = [Worker(config, shard_of(config, i), Store(folder / f"{contender} {i}", i)) for i in clients]
+    stores = [ClientStore(folder / f"{contender} {i}", i) for i in clients]
+    workers = [Worker(config, problem_of_client(config, i), stores[i]) for i in clients]
     spent: dict[str, list[float]] = {"client": [], "server": []}
     for _ in range(rounds):
         (folder / "core.jsonl").write_text("")
@@ -193,7 +194,7 @@ def core(contender: str, folder: Path, rounds: int = 6) -> tuple[dict[str, float
         local = sum(json.loads(line)["local_cpu_s"] for line in (folder / "core.jsonl").read_text().splitlines())
         spent["client"].append((at_clients - local) / flower_apps.CLIENTS)
         spent["server"].append(at_server)
-    run = server.books.folder.path
+    run = server.state.folder.path
     kept = {
         "client": disk(folder / f"{contender} 0"),
         "snapshot and log": sum((run / name).stat().st_size for name in ("snapshot.bin", "round_log.bin")),

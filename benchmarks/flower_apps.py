@@ -94,7 +94,7 @@ def settings(contender: str, rounds: int) -> Any:
 
 def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
     from fedcef.deployment import Coordinator, without_data
-    from fedcef.flower.round_loop import Drive
+    from fedcef.flower.round_loop import RoundLoop
 
     config = settings(contender, rounds)
     coordinator = Coordinator.new(config, without_data(config.build_problem(())), folder / "run")
@@ -102,15 +102,15 @@ def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
     def watch(record: dict[str, Any]) -> None:
         note(round=record["round"], up=record["transport_up_bytes"], down=record["transport_down_bytes"])
 
-    Drive(grid, coordinator, watch=watch).to_the_end()
+    RoundLoop(grid, coordinator, watch=watch).to_the_end()
 
 
 @contextmanager
 def timed_local() -> Iterator[None]:
     """Notes how long the method's part takes in a worker: its steps, and what it compresses."""
-    from fedcef.deployment.worker import OwnNoise
+    from fedcef.deployment.private_noise import PrivateNoise
 
-    plain = OwnNoise.protect
+    plain = PrivateNoise.protect
 
     def protect(self: Any, algorithm: Any, order: Any, base: Any) -> Any:
         algorithm = copy.copy(plain(self, algorithm, order, base))
@@ -125,11 +125,11 @@ def timed_local() -> Iterator[None]:
         object.__setattr__(algorithm, "local", timed)
         return algorithm
 
-    OwnNoise.protect = protect
+    PrivateNoise.protect = protect
     try:
         yield
     finally:
-        OwnNoise.protect = plain
+        PrivateNoise.protect = plain
 
 
 def train_fedcef(message: Message, context: Context) -> Message:

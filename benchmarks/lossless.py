@@ -40,15 +40,7 @@ def simulation(config: Settings, uncoded: bool) -> Simulation:
         raise SystemExit("This compares the lossless downlink: take algorithm.name = fedcef, downlink = increment.")
     if uncoded:
         algorithm = UncodedFedCEF(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
-    return Simulation(
-        problem,
-        algorithm,
-        seed=config.seed,
-        batch_size=config.batch_size,
-        clip_norm=config.clip_norm or None,
-        oracle=config.oracle,
-        precision=config.precision,
-    )
+    return Simulation(problem, algorithm, config)
 
 
 def equal(a: State, b: State) -> bool:

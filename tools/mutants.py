@@ -35,19 +35,26 @@ QUICK = "not solution"  # the tests of thousands of rounds are left out
 OLD = [f"tests/test_old_folders.py::test_{name}_to_the_same_result" for name in (
     "a_run_from_python_resumes", "a_deployment_goes_on", "an_interrupted_run_resumes"
 )]  # fmt: skip
-ENGINE = ["tests/core/test_round.py", "tests/simulation/test_engine.py", *OLD, "tests/deployment/test_parity.py"]
+ENGINE = [
+    "tests/core/test_round.py",
+    "tests/core/test_on_the_device.py",
+    "tests/simulation/test_engine.py",
+    *OLD,
+    "tests/deployment/test_parity.py",
+]
 
 TESTS: dict[str, list[str]] = {
     "algorithms/fedcef.py": [
         "tests/algorithms/test_golden.py",
+        "tests/algorithms/test_updates.py::test_who_has_a_place_for_one",
         "tests/algorithms/test_identities.py",
         *OLD,
         "tests/algorithms/test_downlinks.py",
     ],
-    "algorithms/received.py": ["tests/simulation/test_engine.py", "tests/algorithms/test_identities.py", *OLD],
+    "algorithms/received.py": ["tests/algorithms/test_received.py", "tests/simulation/test_engine.py", *OLD],
     "core/round.py": ENGINE,
     "simulation/engine.py": ENGINE,
-    "simulation/ledger.py": ["tests/simulation/test_ledger.py", *OLD],
+    "simulation/ledger.py": ["tests/simulation/test_ledger.py", "tests/core/test_on_the_device.py", *OLD],
     "deployment/worker.py": [
         "tests/deployment/test_worker.py",
         "tests/deployment/test_parity.py",

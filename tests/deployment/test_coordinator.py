@@ -30,8 +30,8 @@ def answered(loop):
 def test_a_kill_at_every_step_of_a_round_s_end(tmp_path, method, round_):
     """However far it came, the round is over or still to be done, and the run ends as if nothing had happened."""
     rounds = round_ + 2
-    settings = small_settings(method, rounds=rounds)
-    whole = replayed(settings, [EVERYONE] * rounds)
+    settings = small_settings(method, rounds=rounds, num_clients=3)
+    whole = replayed(settings, [dict.fromkeys(range(3), False)] * rounds)
     Loopback(settings, tmp_path / "before").run(round_)
     over = []
     for step in range(100):

@@ -73,7 +73,6 @@ def folder(tmp_path, monkeypatch):
         ["run", "slow.toml", "--out", "out"],
         ["compare", "slow.toml", "--out", "out"],
         ["sweep", "slow.toml", "--set", "seed=[0,1]", "--only", "one", "--jobs", "2", "--out", "out"],
-        ["frontier", "slow.toml", "--only", "two", "--out", "out"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -78,4 +78,4 @@ def test_what_could_not_be_read_stands_below(make_run):
     folder = make_run("a")
     (folder / "facts.json").write_text('{"clients": ')
     text = printed(make_table(load_runs([folder])))
-    assert "facts.json cannot be read and is left out" in " ".join(text.split())
+    assert "facts.jsoncannotbereadandisleftout" in "".join(text.split())  # lines may end anywhere in the path

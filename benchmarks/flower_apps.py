@@ -102,7 +102,7 @@ def serve_fedcef(grid: Grid, contender: str, rounds: int, folder: Path) -> None:
     def watch(record: dict[str, Any]) -> None:
         note(round=record["round"], up=record["transport_up_bytes"], down=record["transport_down_bytes"])
 
-    RoundLoop(grid, coordinator, watch=watch).to_the_end()
+    RoundLoop(grid, coordinator, watch=watch).run()
 
 
 @contextmanager

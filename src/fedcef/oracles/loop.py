@@ -33,7 +33,7 @@ class ClientLoop(GradientOracle):
         self.captures = self.batch_size > 0 and not self._draws  # otherwise sizes or seeds are read on the host
         self._device = problem.z0.device
         if workers is None:
-            workers = 1 if self._draws or self._device.type == "cuda" else cores()
+            workers = 1 if self._draws or self._device.type == "cuda" else min(cores(), problem.num_clients)
         self._pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
         )

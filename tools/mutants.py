@@ -38,6 +38,7 @@ OLD = [f"tests/test_old_folders.py::test_{name}_to_the_same_result" for name in 
 ENGINE = [
     "tests/core/test_round.py",
     "tests/core/test_on_the_device.py",
+    "tests/simulation/test_finite.py",
     "tests/simulation/test_engine.py",
     *OLD,
     "tests/deployment/test_parity.py",

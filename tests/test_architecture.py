@@ -51,6 +51,11 @@ def test_packages_import_without_a_circle():
     assert not import_graph.cycle(import_graph.packages())
 
 
+def test_the_design_page_draws_this_graph():
+    """If not: python tools/import_graph.py --write."""
+    assert import_graph.mermaid(import_graph.packages()) in (ROOT / "docs" / "design.md").read_text("utf-8")
+
+
 def test_imports_point_down():
     wrong = [
         f"{where} imports {imported}"

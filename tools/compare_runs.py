@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +100,19 @@ def _tail(path: Path) -> str:
 
 
 def _kept(cache: Path, tree: Path, key: str, case: Case) -> Path:
-    """Where a result is kept: by the sources of the tree, the case, and what is made of it."""
-    told = hashlib.sha256(json.dumps(case, sort_keys=True).encode())
-    ours = [HERE / "compare_play.py", *([HERE / "compare_cases.py"] if "python" in case else [])]
-    for path in (*sorted(tree.rglob("*.py")), *sorted(tree.rglob("*.toml")), *ours):
-        told.update(path.read_bytes())
+    """Where a result is kept: by the sources of the tree, the case, and how it is run."""
+    told = hashlib.sha256(json.dumps(case, sort_keys=True).encode() + _digest(tree))
+    for name in ["compare_play.py", *(["compare_cases.py"] if "python" in case else [])]:
+        told.update((HERE / name).read_bytes())
     return cache / f"{key.replace('/', '-')}-{told.hexdigest()[:16]}.json"
+
+
+@lru_cache
+def _digest(tree: Path) -> bytes:
+    told = hashlib.sha256()
+    for path in sorted([*tree.rglob("*.py"), *tree.rglob("*.toml")]):
+        told.update(path.read_bytes())
+    return told.digest()
 
 
 # the two together

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "fedcef"
 PAGE = ROOT / "docs" / "design.md"
-BEGIN, END = "<!-- import graph: made by tools/import_graph.py -->", "<!-- end of the import graph -->"
+BEGIN, END = "```mermaid\nflowchart LR\n", "\n```"
 FRONT = "fedcef"  # the package itself, whose public names are imported when they are used
 
 Graph = dict[str, set[str]]
@@ -94,10 +94,10 @@ def mermaid(graph: Mapping[str, set[str]]) -> str:
     """The graph as a fenced Mermaid diagram, arrows from what is imported to who imports it."""
     order = list(TopologicalSorter(graph).static_order())
     rank = {name: (max((rank_of(one, graph) for one in graph[name]), default=-1) + 1, name) for name in order}
-    lines = ["```mermaid", "flowchart LR"]
+    lines = []
     for name in sorted(rank, key=lambda name: rank[name]):
         lines += [f"  {one} --> {name}" for one in sorted(reduced(graph)[name], key=lambda one: rank[one])]
-    return "\n".join([*lines, "```"])
+    return BEGIN + "\n".join(lines) + END
 
 
 def rank_of(name: str, graph: Mapping[str, set[str]]) -> int:
@@ -122,10 +122,10 @@ def main() -> None:
     if not options.write and not options.check:
         print(drawn)
         return
-    if BEGIN not in page or END not in page:
-        sys.exit(f"{PAGE.name} has no place for the graph; write these two lines into it:\n{BEGIN}\n{END}")
-    before, rest = page.split(BEGIN)
-    new = f"{before}{BEGIN}\n{drawn}\n{END}{rest.split(END)[1]}"
+    if BEGIN not in page:
+        sys.exit(f"{PAGE.name} has no diagram for the graph; put this into it:\n{drawn}")
+    before, _, rest = page.partition(BEGIN)
+    new = before + drawn + rest.partition(END)[2]
     if options.write:
         PAGE.write_text(new, "utf-8")
     elif new != page:

@@ -58,6 +58,7 @@ TESTS: dict[str, list[str]] = {
     "simulation/ledger.py": ["tests/simulation/test_ledger.py", "tests/core/test_on_the_device.py", *OLD],
     "deployment/worker.py": [
         "tests/deployment/test_worker.py",
+        "tests/deployment/test_worker_tells.py",
         "tests/deployment/test_parity.py",
         "tests/deployment/test_rejoin.py",
         "tests/deployment/test_private_noise.py",

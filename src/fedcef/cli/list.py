@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def list_() -> None:
     """Show all names: methods, compressors, data sets and more.
 
-    Also regularisers, schedules, partitions, models and experiments, each with a line on what it is.
+    Also regularisers, schedules, updates, partitions, models and experiments, each with a line on what it is.
     """
     from fedcef.algorithms import ALGORITHMS
     from fedcef.compressors import COMPRESSORS

@@ -31,7 +31,7 @@ def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, An
     `given` are fields that come from elsewhere and are no options of this section.
 
     >>> make("compressor", COMPRESSORS, {"name": "topk", "ratio": 0.01})
-    TopK(ratio=0.01, values='float32')
+    TopK(ratio=0.01, values='native', block=256)
     """
     kind = find(f"{section}.name", options.get("name"), registry)
     own = [f.name for f in fields(kind) if f.name not in given]  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def is_path(name: Any) -> bool:
 
 
 def imported(key: str, path: str) -> Any:
-    """What an import path names; modules beside the settings are found, as by `python -m`."""
+    """What an import path names; modules of the current folder are found, as by `python -m`."""
     module_name, _, name = path.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:

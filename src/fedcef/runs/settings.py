@@ -70,8 +70,8 @@ class Reference(BaseModel):
 class Settings(Training):
     """All settings of a run: its options, and what builds the problem and the method.
 
-    Sections `algorithm`, `compressor`, `regularizer`, `data` and `model` have a `name`, which may be an import path
-    "package.module:Class", and that thing's own options.
+    Sections (`algorithm`, `compressor`, `regularizer`, `local_update`, `data`, `model` and so on) have a `name`, which
+    may be an import path "package.module:Class", and that thing's own options.
     """
 
     name: str = "run"

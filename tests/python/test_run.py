@@ -149,8 +149,25 @@ def test_other_settings_or_data_are_not_gone_on_with(tmp_path):
         (small_problem(seed=1), method(), 2),
         (replace(PROBLEM, regularizer=L1(1e-2)), method(), 2),
     ):
-        with pytest.raises(ConfigError, match="holds a run with other settings or data; choose another `out`"):
+        with pytest.raises(ConfigError, match=r"other settings or data \(.* was .* and is .*\); choose another `out`"):
             run(problem, algorithm, rounds=rounds, out=tmp_path, resume=True)
+    with pytest.raises(ConfigError, match=r"\(label was  and is other\)"):
+        run(PROBLEM, method(), rounds=2, out=tmp_path, resume=True, label="other")
+
+
+def test_a_folder_may_be_moved_and_be_kept_otherwise(tmp_path):
+    before = run(PROBLEM, method(), rounds=2, out=tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    after = run(PROBLEM, method(), rounds=2, out=tmp_path / "there", resume=True, snapshot_every=1)
+    assert after.records == before.records
+
+
+def test_a_folder_of_an_earlier_version_lacks_todays_defaults(tmp_path):
+    before = run(PROBLEM, method(), rounds=2, out=tmp_path)
+    config = tmp_path / "config.toml"
+    config.write_text(config.read_text().replace("cuda_graphs = true\n", ""))
+    assert "cuda_graphs" not in config.read_text()
+    assert run(PROBLEM, method(), rounds=2, out=tmp_path, resume=True).records == before.records
 
 
 def test_settings_are_written_by_their_names(tmp_path):

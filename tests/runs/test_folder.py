@@ -225,6 +225,15 @@ def test_a_few_of_many_changes_are_named():
     )
 
 
+def test_settings_that_json_does_not_know_are_kept_in_snapshots(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.create('[data]\nname = "mine:data"\nsince = 2020-01-01\nlimit = nan\n')
+    assert RunFolder(tmp_path).read_snapshot() is None
+    folder.config.write_text(folder.config.read_text().replace("2020", "2021"))
+    with pytest.raises(RunError, match=r"data\.since was 2020-01-01 and is 2021-01-01\.  Change it back"):
+        RunFolder(tmp_path).read_snapshot()
+
+
 def test_what_makes_no_other_experiment_may_be_changed(fedcef, runs):
     config = RunFolder(runs / "cut").config
     config.write_text(config.read_text().replace('label = ""', 'label = "mine"').replace("every = 3", "every = 4"))

@@ -62,7 +62,7 @@ def settings_digest(settings: Settings) -> bytes:
     """A hash of all settings, defaults and seed included, except what is a machine's own business."""
     table = tomllib.loads(settings.to_toml())
     shared = {key: value for key, value in table.items() if key not in LOCAL}
-    return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).digest()[:HALF]
+    return hashlib.sha256(json.dumps(shared, sort_keys=True, default=str).encode()).digest()[:HALF]
 
 
 class Roster:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,10 +29,11 @@ from fedcef.problems.own import Clients
 from fedcef.problems.problem import Problem
 from fedcef.python.history import History
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
-from fedcef.runs.folder import RunFolder
+from fedcef.runs.folder import FREE, RunFolder, changes
 from fedcef.runs.loop import Watcher
+from fedcef.runs.reader import Record, RunReader
 from fedcef.runs.run import run as run_to_the_end
-from fedcef.runs.settings import IN_PYTHON, Settings
+from fedcef.runs.settings import IN_PYTHON, Settings, renewed
 
 
 class Given(Settings):
@@ -55,14 +58,22 @@ def run_in_folder(
     exists = folder.config.exists()
     if exists and not resume:
         raise RunError(f"{path} already holds a run; go on with it by resume=True, or choose another `out`.")
-    if exists and not settings.is_same_as(folder.config.read_text("utf-8", errors="replace")):
-        raise ConfigError(f"{path} holds a run with other settings or data; choose another `out`.")
+    if exists and (differing := _differing(RunReader(path).settings, settings)):
+        raise ConfigError(f"{path} holds a run with other settings or data ({differing}); choose another `out`.")
     try:
         run_to_the_end(settings, folder, resume=exists, watch=watch)
     except KeyboardInterrupt as stop:
         stop.add_note(f"Interrupted.  Go on with the same call and resume=True; the run is in {path}.")
         raise
     return History.load(path, problem.model)
+
+
+def _differing(theirs: Record, settings: Settings) -> str:
+    """What the settings in a folder say otherwise, in words; files of earlier versions may lack today's defaults."""
+    mine = tomllib.loads(settings.to_toml())
+    with suppress(ConfigError):
+        theirs = tomllib.loads(Settings(**renewed(theirs)).to_toml()) if theirs else theirs
+    return changes(theirs, mine, free=set(FREE) - {"label"})
 
 
 def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name: str, label: str) -> Given:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +41,8 @@ from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoi
 Snapshot = tuple[int, dict[str, Tensor]]
 """A round, and what was known after it by name."""
 
-_FREE = ("name", "label", "device", "snapshot_every")  # make no other experiment
+FREE = ("name", "label", "device", "snapshot_every")
+"""Settings that make no other experiment: what it is called, where it runs and how often it is kept."""
 
 
 class RunFolder:
@@ -237,13 +238,14 @@ class RunFolder:
             raise self._damaged(self.old_snapshot, error) from None
 
     def _damaged(self, path: Path, error: Exception) -> RunError:
+        reason = str(error).removeprefix(f"{path} is damaged: ").rstrip(".")
         return RunError(
-            f"The snapshot {path} is damaged ({str(error).rstrip('.')}); restore it from a copy, or remove it and go "
-            "on, which computes the run again from its first round."
+            f"The snapshot {path} is damaged ({reason}); restore it from a copy, or remove it and go on, which "
+            "computes the run again from its first round."
         )
 
     def _write_snapshot(self, round_: int, tensors: Mapping[str, Tensor]) -> None:
-        write_checkpoint(self.snapshot, {"round": round_, "settings": self._settings}, tensors, self._disk)
+        write_checkpoint(self.snapshot, {"round": round_, "settings": _plain(self._settings)}, tensors, self._disk)
 
     def _add(self, path: Path, data: bytes) -> None:
         with self._advice():
@@ -266,15 +268,21 @@ def down_frame(message: Mapping[str, Any], round_: int) -> bytes:
     return encode(message, FrameKind.DOWN, round_)
 
 
-def changes(begun: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def changes(begun: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str] = FREE) -> str:
     """What differs between the settings that a run began with and others, in words; "" if it is the same experiment.
 
-    What it is called, where it runs and how often it is kept may differ.
+    Those that are `free` may differ.
     """
-    before, after = flatten(begun), flatten(now)
-    keys = [key for key in {**before, **after} if key not in _FREE and before.get(key) != after.get(key)]
+    before, after = flatten(_plain(begun)), flatten(_plain(now))
+    keys = [key for key in {**before, **after} if key not in free and before.get(key) != after.get(key)]
     said = [f"{key} was {before.get(key, 'not set')} and is {after.get(key, 'not set')}" for key in keys[:3]]
     return "; ".join(said) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def _plain(table: Mapping[str, Any]) -> Record:
+    """A table of TOML as JSON can hold it: dates, and numbers that are not equal to themselves, become text."""
+    result: Record = json.loads(json.dumps(table, default=str), parse_constant=str)
+    return result
 
 
 def _listed(noun: str, numbers: list[int]) -> str:

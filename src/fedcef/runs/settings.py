@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any
@@ -210,23 +209,15 @@ class Settings(Training):
             table["data"] = completed(DATA, self.data)
         return tomli_w.dumps(table)
 
-    def is_same_as(self, toml: str) -> bool:
-        """Whether a file holds these settings, in whatever order and with or without defaults."""
-        try:
-            theirs, mine = tomllib.loads(toml), tomllib.loads(self.to_toml())
-            return theirs == mine or tomllib.loads(Settings(**renewed(theirs)).to_toml()) == mine
-        except (tomllib.TOMLDecodeError, ConfigError):
-            return False
-
 
 def renewed(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table of an earlier version in today's names: Rand-k's `scaled` is `unbiased`."""
     result = dict(table)
     for section in ("compressor", "down_compressor"):
-        options = dict(result.get(section, {}))
-        if options.get("name") == "randk" and "scaled" in options:
-            options["unbiased"] = options.pop("scaled") or options.get("unbiased", False)
-            result[section] = options
+        options = result.get(section)
+        if isinstance(options, Mapping) and options.get("name") == "randk" and "scaled" in options:
+            others = {key: value for key, value in options.items() if key != "scaled"}
+            result[section] = {**others, "unbiased": options["scaled"] or options.get("unbiased", False)}
     return result
 
 

@@ -153,7 +153,7 @@ def test_other_methods_are_refused_in_one_sentence(config, name):
         asked.build_algorithm(asked.build_problem())
     assert str(error.value) == (
         f"[privacy] covers what goes through a compressor, and {name} sends more than that; take one of "
-        f"{', '.join(ABLE)}, or leave [privacy] away."
+        f"{', '.join(ABLE)}, or leave [privacy] out."
     )
 
 

@@ -46,14 +46,14 @@ class Privacy(BaseModel):
             able = ", ".join(other for other, kind in ALGORITHMS.items() if kind.compresses)
             raise ConfigError(
                 f"[privacy] covers what goes through a compressor, and {name} sends more than that; "
-                f"take one of {able}, or leave [privacy] away."
+                f"take one of {able}, or leave [privacy] out."
             )
         if weighting == "samples":
             raise ConfigError(
-                "[privacy] hides how many samples a client has; take weighting = 'uniform', or leave [privacy] away."
+                "[privacy] hides how many samples a client has; take weighting = 'uniform', or leave [privacy] out."
             )
         if budget:
-            raise ConfigError("A budget is not planned with noise in the messages; leave budget or [privacy] away.")
+            raise ConfigError("A budget is not planned with noise in the messages; leave budget or [privacy] out.")
         return replace(algorithm, compressor=Private(inner=algorithm.compressor, clip=self.clip, noise=self.noise))
 
     def spent(self, messages: int) -> dict[str, float]:

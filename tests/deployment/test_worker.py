@@ -130,5 +130,5 @@ def test_the_acknowledgement_says_which_of_two_replies_counts(loop):
 def test_a_budget_is_refused():
     settings = SETTINGS.model_copy(update={"budget": 10**6})
     problem = settings.build_problem()
-    with pytest.raises(ConfigError, match="leave budget away"):
+    with pytest.raises(ConfigError, match="leave budget out"):
         Worker(settings, one_client(problem, 0), ClientStore("nowhere", 0))

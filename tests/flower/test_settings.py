@@ -53,7 +53,7 @@ def test_an_experiment_is_looked_for_in_the_app_first(tmp_path, monkeypatch):
         (lambda: experiment({"experiment": "lasso", "set": "deployment.min=3"}), "There is no setting deployment.min;"),
         (lambda: client_number({}), "This node's number is None"),
         (lambda: client_number({"partition-id": "x"}), "This node's number is 'x'"),
-        (lambda: resumed({"resume": "a", "out": "b"}), "leave out away"),
+        (lambda: resumed({"resume": "a", "out": "b"}), "leave `out` out"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_sentence(call, sentence):

@@ -96,9 +96,9 @@ class Algorithm(ABC):
     def __post_init__(self) -> None:
         name = type(self).__name__
         if not (self.steps_locally or isinstance(self.local_update, SGD)):
-            raise ConfigError(f"{name} has no local gradient steps and no place for a local update; leave it away.")
+            raise ConfigError(f"{name} has no local gradient steps and no place for a local update; leave it out.")
         if not (self.steps_by_mean or isinstance(self.server_update, Plain)):
-            raise ConfigError(f"The server of {name} does not step by a mean change; leave the server update away.")
+            raise ConfigError(f"The server of {name} does not step by a mean change; leave the server update out.")
 
     @property
     def compressors_used(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def run(
     changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
     if resume is not None:
         if changes or out:
-            raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out away.")
+            raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out out.")
         folder = RunFolder.open(resume)
         settings = load_settings(str(folder.config))
         if settings.data["name"] == IN_PYTHON:

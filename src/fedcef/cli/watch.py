@@ -39,7 +39,7 @@ def watch(
     if once and serve:
         raise ConfigError("--once ends at once and --serve does not; give one of them.")
     if port is not None and not serve:
-        raise ConfigError("--port is for --serve; add --serve, or leave it away.")
+        raise ConfigError("--port is for --serve; add --serve, or leave it out.")
     open_trackers(track or [])  # a missing package is told before anything is shown
 
     def listener(folder: Path) -> Tracking | None:

@@ -38,6 +38,10 @@ def _none_is_zero(value: Any) -> Any:
     return 0 if value is None else value
 
 
+def _one_is_a_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
 def _as_schedule(value: Any, info: ValidationInfo) -> Schedule:
     """A schedule from an object, a name or a section of settings."""
     section = str(info.field_name)
@@ -102,7 +106,7 @@ class Evaluation(BaseModel):
     """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
-    metrics: tuple[str, ...] = ()
+    metrics: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
     """Further measures on the test set, by name or by the import path of a function of the user's own."""
 
 

@@ -64,7 +64,7 @@ def load_trained(path: Path, model: nn.Module | str | None = None, input_shape: 
         module = _given(model)
         shape = tuple(input_shape) if input_shape else _first_inputs(module)
     elif input_shape:
-        raise ConfigError("The shape of inputs is for a model that is given too; leave it away.")
+        raise ConfigError("The shape of inputs is for a model that is given too; leave it out.")
     elif settings.data["name"] == IN_PYTHON:
         raise ConfigError(
             f"The run in {path} was made in Python, and its settings do not tell its module; give it by "

@@ -62,7 +62,7 @@ def resumed(run_config: Values) -> Path | None:
     """The run folder to go on with, if any."""
     given = _text(run_config, "resume")
     if given and _text(run_config, "out"):
-        raise ConfigError("resume goes on with a run in its own folder; leave out away.")
+        raise ConfigError("resume goes on with a run in its own folder; leave `out` out.")
     return Path(given).expanduser().absolute() if given else None
 
 

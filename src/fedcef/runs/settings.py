@@ -164,7 +164,7 @@ class Settings(Training):
         able = any(f.name == "down_compressor" for f in fields(kind))
         if self.down_compressor and not (able and self.algorithm.get("downlink") == "lossy"):
             raise ConfigError(
-                "down_compressor is for the lossy downlink of fedcef; add algorithm.downlink=lossy, or leave it away."
+                "down_compressor is for the lossy downlink of fedcef; add algorithm.downlink=lossy, or leave it out."
             )
         made = make("down_compressor", COMPRESSORS, self._down_section()).fit(problem.layout)
         return {"down_compressor": made} if able else {}

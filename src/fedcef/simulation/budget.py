@@ -130,7 +130,7 @@ def check_levels(algorithm: Algorithm) -> None:
         raise ConfigError(
             "A budget chooses how many entries are sent; take a method that compresses, such as fedcef, with "
             "compressors that have a ratio (topk, stc, randk, layerwise_topk, blockwise_topk, block_topk), or leave "
-            "budget away."
+            "budget out."
         )
 
 

@@ -140,7 +140,7 @@ def _settings(target: str, changes: Sequence[str]) -> tuple[Settings, RunFolder 
     if not Path(target).is_dir():
         return load_settings(target, changes), None
     if changes:
-        raise ConfigError("A run has the settings that it had; leave --set away, or give an experiment or .toml file.")
+        raise ConfigError("A run has the settings that it had; leave --set out, or give an experiment or .toml file.")
     folder = RunFolder.open(Path(target))
     return load_settings(str(folder.config)), folder
 

@@ -150,6 +150,17 @@ def test_records_that_cannot_be_written_again_are_told(tmp_path):
     assert path.read_text() == "".join([*lines[:2], *lines[3:]])
 
 
+def test_a_run_that_has_lost_all_its_records_can_be_finished(tmp_path):
+    """The last one is of the round that the snapshot is of, and can be written again."""
+    loop = Loopback(small_settings("fedcef"), tmp_path).run()
+    path = tmp_path / "server" / "rounds.jsonl"
+    last = path.read_text().splitlines(keepends=True)[-1]
+    path.unlink()
+    loop.reopen_server()
+    assert path.read_text() == last
+    assert loop.server.finish()["rounds"] == loop.settings.rounds
+
+
 def test_the_log_is_on_the_disk_before_the_next_order_exists(tmp_path):
     """Whatever an order carries was synced before."""
     synced = []

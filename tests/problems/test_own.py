@@ -10,14 +10,30 @@ from typer.testing import CliRunner
 
 from fedcef.cli.main import app
 from fedcef.core.errors import ConfigError
+from fedcef.deployment import ClientStore, Coordinator, Worker
 from fedcef.deployment.client_problem import problem_of_client
 from fedcef.deployment.measures import measures_of
 from fedcef.runs.experiments import load_settings
+from fedcef.runs.reader import RunReader
 from fedcef.runs.settings import Settings
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text("utf-8")
 MODULE = next(b for b in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if "def build_problem" in b)
 SETTINGS = next(b for b in re.findall(r"^```toml\n(.*?)^```$", GUIDE, re.M | re.S) if "build_problem" in b)
+
+TIED = """
+import torch
+from torch import nn
+from fedcef import Problem
+
+def build_problem(num_clients, seed, clients):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    model[1].weight = model[0].weight
+    data = [(torch.eye(4), torch.arange(4)) for _ in range(num_clients)]
+    wanted = range(num_clients) if clients is None else clients
+    return Problem.build(model, nn.CrossEntropyLoss(), [data[i] for i in wanted], test=data[0])
+"""
 
 
 @pytest.fixture
@@ -64,6 +80,28 @@ def test_a_server_has_no_samples_and_measures_what_it_can(guide):
     whole = measures_of(guide, guide.build_problem())(problem.z0)
     assert found["accuracy"] == whole["accuracy"]
     assert "objective" in whole
+
+
+def test_a_server_measures_what_was_asked_for(guide):
+    settings = Settings(**{**guide.model_dump(exclude_none=True), "eval": {"metrics": ["balanced_accuracy"]}})
+    problem = settings.build_problem(())
+    found = measures_of(settings, problem)(problem.z0)
+    whole = measures_of(settings, settings.build_problem())(problem.z0)
+    assert found["balanced_accuracy"] == whole["balanced_accuracy"] > 0
+
+
+def test_a_server_writes_tied_weights_under_each_of_their_names(here):
+    (here / "tied.py").write_text(TIED)
+    settings = Settings(num_clients=1, rounds=1, data={"name": "tied:build_problem"})
+    server = Coordinator.new(settings, settings.build_problem(()), here / "server")
+    worker = Worker(settings, problem_of_client(settings, 0), ClientStore(here / "client", 0))
+    server.enroll("a", 0)
+    assert server.receive("a", worker.handle(server.start_round(0.0)[0])).accepted
+    server.close_round(0.0)
+    server.finish()
+    model = settings.build_problem().model
+    model.load_state_dict(RunReader(here / "server").model())
+    assert torch.equal(model[0].weight, server.state.model().view(4, 4))
 
 
 def test_a_problem_without_clients_cannot_be_simulated(guide, here):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from fedcef.deployment.server_state import Evaluate
+from fedcef.problems.accuracy import find_metric
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.simulation.evaluation import Evaluator
@@ -18,7 +19,9 @@ def measures_of(settings: Settings, problem: Problem) -> Evaluate:
     set gives, or none but density."""
     step, device = settings.build_algorithm(problem).step, problem.z0.device
     if int(problem.sizes.sum()):
-        whole = Evaluator(problem, step, settings.eval.train_samples, settings.weighting, settings.precision)
+        whole = Evaluator(
+            problem, step, settings.eval.train_samples, settings.weighting, settings.precision, settings.eval.metrics
+        )
         return lambda x: whole(x.to(device))
     if problem.test is None:
         return _density
@@ -28,12 +31,13 @@ def measures_of(settings: Settings, problem: Problem) -> Evaluate:
         starts=problem.starts.new_zeros(1),
         sizes=problem.sizes.new_full((1,), len(problem.test)),
     )
-    evaluator = Evaluator(tested, step, precision=settings.precision)
+    evaluator = Evaluator(tested, step, precision=settings.precision, metrics=settings.eval.metrics)
+    own = [find_metric(metric)[0] for metric in settings.eval.metrics]
 
     def measure(x: Tensor) -> Mapping[str, float]:
         found = evaluator(x.to(device))
         accuracy = {"accuracy": found["accuracy"]} if "accuracy" in found else {}
-        return {**accuracy, "test_loss": found["train_loss"], **_density(x)}
+        return {**accuracy, "test_loss": found["train_loss"], **_density(x), **{name: found[name] for name in own}}
 
     return measure
 

@@ -21,9 +21,9 @@ class Protocol:
 
     def __init__(self, settings: Settings, problem: Problem) -> None:
         if settings.budget:
-            raise ConfigError("A budget is spent by the simulator only; leave budget away in a deployment.")
+            raise ConfigError("A budget is spent by the simulator only; leave budget out in a deployment.")
         self.settings, self.num_clients = settings, settings.num_clients
-        self.z0, self.layout = problem.z0.cpu(), problem.layout
+        self.z0, self.state_dict = problem.z0.cpu(), problem.state_dict
         self.algorithm = settings.build_algorithm(problem)
         self.rounds = Rounds(settings, settings.num_clients)
         self.clients_have_state = bool(self.algorithm.client_init(self.z0))

@@ -163,7 +163,7 @@ class ServerState:
     def finish(self, status: str = "finished") -> Record:
         """Write the model and the summary; returns the latter."""
         self._write_lines()
-        parameters = self.protocol.layout.unflatten(self.model())
+        parameters = self.protocol.state_dict(self.model())
         self.disk.replace(self.folder.model, encode_model(parameters, self.round))
         summary = summary_of(self.protocol, self.folder.records()[-1], status)
         self.disk.replace(self.folder.summary, (json.dumps(summary, indent=2) + "\n").encode())
@@ -216,8 +216,9 @@ class ServerState:
         """Go through the rounds that were logged since the snapshot, and write records that are missing."""
         known = {record["round"]: record for record in self.folder.records() if record["round"] <= self.log.end}
         complete = list(known) == list(range(self.log.end + 1))
-        if self.round == 0 and 0 not in known:
-            known[0] = self._record(0, 0)
+        if self.round not in known:  # where the snapshot was taken can be measured again
+            accepted_before = sum(stamp is not None and stamp.round == self.round - 1 for stamp in self.last)
+            known[self.round] = self._record(self.round, accepted_before)
         while self.round < self.log.end:
             note = self.replies.note(self.round)
             if note is None:

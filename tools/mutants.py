@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ["src", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "CHANGELOG.md", "mkdocs.yml"]
+COPIED = ["src", "tests", "tools", "docs", "examples"]
 LONGEST = 180  # seconds for the tests of one mutant
 QUICK = "not solution"  # the tests of thousands of rounds are left out
 OLD = [f"tests/test_old_folders.py::test_{name}_to_the_same_result" for name in (
@@ -71,6 +71,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("if self.cohort_size >= len(connected):", ">="): "a subset of all of them, in order, is all of them",
     ("return torch.full((), number, dtype=torch.int64, device=self.device)", "dtype"): "torch takes int64 itself",
     ("nobody = torch.zeros(0, dtype=torch.int64, device=self.device)", "0"): "only what all clients share is used",
+    (
+        "return [connected[i] for i in rng.subset(key, len(connected), self.cohort_size).tolist()]",
+        ".tolist()",
+    ): "a number on the device is an index, too",
+    ("with torch.no_grad(), single_thread(when=self.protocol.is_small):", "when="): "a matter of speed",
+    (
+        "with torch.no_grad(), matrix_units(self.settings.precision), single_thread(when=self.protocol.is_small):",
+        "when=",
+    ): "a matter of speed",
     ("self._samples = int(problem.sizes.sum())", ".sum()"): "a client's problem has this client alone",
 }
 """Mutants that change nothing that can be seen: the line, and the part of it that is gone -> why."""
@@ -279,10 +288,8 @@ def main() -> None:
 
 def _copied(place: Path) -> Path:
     for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif (ROOT / name).exists():
-            shutil.copy(ROOT / name, place / name)
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", place)
     return place
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import time
 
 import pytest
 
@@ -72,3 +73,9 @@ def test_a_replica_that_is_not_the_server_s(loop):
     heard, reply = heard_from(loop, 1, order.encode())
     assert isinstance(reply, Need)
     assert heard == ["The replica of round 0 is not the server's; a snapshot is asked for."]
+
+
+def test_the_server_is_told_how_long_the_work_took(loop):
+    order, began = loop.server.start_round(0.0)[1], time.perf_counter()
+    _, reply = heard_from(loop, 1, order)
+    assert 0 < reply.seconds <= time.perf_counter() - began

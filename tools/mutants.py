@@ -60,6 +60,7 @@ TESTS: dict[str, list[str]] = {
     "deployment/worker.py": [
         "tests/deployment/test_worker.py",
         "tests/deployment/test_worker_tells.py",
+        "tests/deployment/test_worker_threads.py",
         "tests/deployment/test_parity.py",
         "tests/deployment/test_rejoin.py",
         "tests/deployment/test_private_noise.py",
@@ -75,11 +76,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "return [connected[i] for i in rng.subset(key, len(connected), self.cohort_size).tolist()]",
         ".tolist()",
     ): "a number on the device is an index, too",
-    ("with torch.no_grad(), single_thread(when=self.protocol.is_small):", "when="): "a matter of speed",
-    (
-        "with torch.no_grad(), matrix_units(self.settings.precision), single_thread(when=self.protocol.is_small):",
-        "when=",
-    ): "a matter of speed",
     ("self._samples = int(problem.sizes.sum())", ".sum()"): "a client's problem has this client alone",
 }
 """Mutants that change nothing that can be seen: the line, and the part of it that is gone -> why."""

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from fedcef.core.errors import ProblemError
 from fedcef.problems.problem import Problem
+from fedcef.regularizers import L1
 
 
 def table(count=6, seed=0, features=4):
@@ -44,6 +45,33 @@ def test_a_model_that_is_no_module(model, what):
 def test_a_loss_that_is_no_function():
     with refused("The loss is a str; it must be a function of outputs and targets."):
         build(loss="cross_entropy")
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (lambda outputs, targets: cross_entropy(outputs, targets).item(), "it returned a float, not a tensor."),
+        (
+            lambda outputs, targets: cross_entropy(outputs, targets).detach(),
+            "has a gradient; leave .item(), .detach(),",
+        ),
+    ],
+)
+def test_a_loss_without_a_gradient(loss, says):
+    with torch.no_grad(), refused(says):
+        build(loss=loss)
+
+
+def test_clients_that_are_no_list():
+    for clients in (None, 3):
+        with refused(f"The clients are {clients}; give a list"):
+            Problem.build(nn.Linear(4, 3), cross_entropy, clients)
+
+
+@pytest.mark.parametrize("regularizer", ["l1", L1])
+def test_a_regulariser_that_is_none(regularizer):
+    with refused(f"The regulariser is {regularizer!r}; it must be an object such as L1(1e-4)."):
+        build(regularizer=regularizer)
 
 
 def test_a_test_set_of_another_width():

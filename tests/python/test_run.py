@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pandas
 import pytest
 import torch
@@ -192,6 +193,12 @@ def test_settings_are_written_by_their_names(tmp_path):
         (lambda: run(PROBLEM, FedCEF), "is no Algorithm"),
         (lambda: run(method(), PROBLEM), "A run takes a problem and an algorithm, for example"),
         (lambda: run(PROBLEM, FedCEF(local_lr=-1.0)), "local_lr is -1.0; it must be greater than 0"),
+        (lambda: run(PROBLEM, FedCEF(local_lr=np.float32(-1))), "it must be greater than 0"),
+        (lambda: run(PROBLEM, FedCEF(local_lr=None)), "local_lr is None; it must be a valid number"),
+        (lambda: run(PROBLEM, FedCEF(compressor="topk")), "compressor is 'topk'; it must be a Compressor."),
+        (lambda: run(PROBLEM, FedCEF(compressor=TopK)), "it must be a Compressor."),
+        (lambda: run(PROBLEM, FedCEF(downlink=None)), "downlink is None; it must be 'increment'"),
+        (lambda: L1(np.float32(-1)), "it must be greater than or equal to 0"),
         (lambda: run(PROBLEM, FedCEF(compressor=TopK(ratio=2.0))), "ratio is 2.0; it must be less than or equal to 1"),
         (lambda: run(PROBLEM, Zhang(compressor=TopK(ratio=0.1))), "has no place for a compressor"),
         (lambda: run(PROBLEM, FedCEF(regularizer=L1(1.0))), "belongs to the problem"),
@@ -204,6 +211,41 @@ def test_settings_are_written_by_their_names(tmp_path):
 def test_mistakes_get_a_sentence(make, says):
     with pytest.raises(ConfigError, match=says):
         make()
+
+
+def test_numbers_of_other_kinds_are_numbers():
+    plain = run(PROBLEM, FedCEF(local_lr=0.25, local_steps=2), rounds=2, budget=None)
+    other = run(PROBLEM, FedCEF(local_lr=np.float32(0.25), local_steps=2.0), rounds=np.int64(2), budget=np.int64(0))
+    assert other["objective"] == plain["objective"]
+
+
+def test_precision_is_heeded_in_memory_and_in_a_folder(tmp_path):
+    double = PROBLEM.to("cpu", torch.float64)
+    expected = run(double, method(), rounds=2).parameters
+    for history in (
+        run(PROBLEM, method(), rounds=2, precision="float64"),
+        run(PROBLEM, method(), rounds=2, precision="float64", out=tmp_path),
+    ):
+        assert all(torch.equal(history.parameters[name], value) for name, value in expected.items())
+        assert history.model[0].weight.dtype == torch.float32  # the user's own module, for the user's own inputs
+
+
+def test_a_measure_that_is_not_in_every_record():
+    history = run(PROBLEM, method(), rounds=2, eval_every=1, budget="1MB")
+    ratios = history["up_ratio"]
+    assert len(ratios) == len(history) == 3
+    assert np.isnan(ratios[0])
+    assert ratios[1] > 0
+
+
+def test_what_is_damaged_in_a_folder_is_among_the_notes(tmp_path):
+    run(PROBLEM, method(), rounds=2, eval_every=1, out=tmp_path)
+    path = tmp_path / "rounds.jsonl"
+    first, _, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b"\xff\n" + last)
+    history = History.load(tmp_path)
+    assert history["round"] == [0, 2]
+    assert "line 2 of rounds.jsonl is damaged" in history.notes[-1]
 
 
 def test_a_compressor_of_ones_own_need_not_be_a_dataclass():

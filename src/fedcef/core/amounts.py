@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
@@ -10,7 +11,7 @@ UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 def as_bytes(amount: Any) -> int:
     """A number of bytes from a plain number or one with a unit: 300MB, 1.5 GB, 2e9."""
     unknown = ValueError("a number of bytes such as 300MB or 1e9")
-    if isinstance(amount, bool) or not isinstance(amount, int | float | str):
+    if isinstance(amount, bool) or not isinstance(amount, Real | str):
         raise unknown
     text = str(amount).strip().lower()
     unit = next((unit for unit in UNITS if text.endswith(unit.lower())), "")

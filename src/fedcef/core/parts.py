@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 Section = dict[str, Any]
 """A section of settings: the `name` of a part, and its options."""
+
+_PLAIN = (bool, int, float, str)
 
 
 def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, Any], **given: Any) -> T:
@@ -95,12 +97,22 @@ def kind_of(registry: Mapping[str, type[T]]) -> type[T]:
 
 
 def validate(thing: Any) -> None:
-    """Check the plain fields of an object that was made by hand as those of one from a file are checked."""
+    """Check the fields of an object that was made by hand as those of one from a file are checked.
+
+    Numbers of other kinds, such as numpy's, become Python's, as from a file.
+    """
     hints = get_type_hints(type(thing), include_extras=True)
     for f in fields(thing):
-        value = getattr(thing, f.name)
-        if isinstance(value, bool | int | float | str):
-            check(f.name, hints[f.name], value)
+        value, hint = getattr(thing, f.name), hints[f.name]
+        kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        if kind in _PLAIN or get_origin(kind) is Literal:
+            checked = check(f.name, hint, value)
+            if type(checked) is not type(value) and not (kind is float and type(value) is int):
+                object.__setattr__(thing, f.name, checked)
+        elif isinstance(kind, type) and not isinstance(value, kind):
+            raise ConfigError(f"{f.name} is {value!r}; it must be a {kind.__name__}.")
+        elif isinstance(value, _PLAIN):
+            check(f.name, hint, value)
 
 
 def completed(registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()) -> Section:
@@ -109,7 +121,7 @@ def completed(registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, 
     if not (is_path(name) or name in registry):
         return dict(options)
     kind = find("name", name, registry)
-    plain = {f.name: f.default for f in fields(kind) if isinstance(f.default, bool | int | float | str)}
+    plain = {f.name: f.default for f in fields(kind) if isinstance(f.default, _PLAIN)}
     shown = {key: value for key, value in plain.items() if key not in set(without)}
     return {"name": name, **shown, **options}
 
@@ -119,7 +131,7 @@ def described(thing: object, registry: Mapping[str, type[Any]], *, without: Iter
     name = next((name for name, kind in registry.items() if type(thing) is kind), type(thing).__name__)
     names = [f.name for f in fields(thing) if f.name not in set(without)] if is_dataclass(thing) else []
     plain = {field: getattr(thing, field) for field in names}
-    return {"name": name, **{key: value for key, value in plain.items() if isinstance(value, bool | int | float | str)}}
+    return {"name": name, **{key: value for key, value in plain.items() if isinstance(value, _PLAIN)}}
 
 
 def check(key: str, kind: Any, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,6 +65,10 @@ class Problem:
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
+        if not isinstance(regularizer, Regularizer | None):
+            raise ProblemError(f"The regulariser is {regularizer!r}; it must be an object such as L1(1e-4).")
+        if not isinstance(clients, Iterable):
+            raise ProblemError(f"The clients are {clients!r}; give a list of one (inputs, targets) pair for each.")
         if not clients and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
         tests = None if test is None else read_samples(test, "the test set")

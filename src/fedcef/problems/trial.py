@@ -59,11 +59,11 @@ def try_out(problem: Problem) -> None:
     test = problem.test
     first = problem.client_samples(0, 2) if problem.num_clients else _first(test)
     outputs, value = _evaluate(problem, first, "client 0" if problem.num_clients else "the test set")
-    if value.ndim != 0:
-        raise ProblemError(
-            f"The loss must return one number, the mean over the batch; it returned shape {tuple(value.shape)}."
-        )
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}, not a tensor"
+        raise ProblemError(f"The loss must return one number, the mean over the batch; it returned {what}.")
     with torch.random.fork_rng(devices=[]):  # what is tried from here on leaves the user's random numbers alone
+        _check_gradient(problem, first)
         _check_mean(problem, outputs, first.targets, value)
         _check_labels(problem, problem.train, outputs)
         if test is not None:
@@ -89,6 +89,19 @@ def _evaluate(problem: Problem, batch: Samples, whose: str) -> tuple[Tensor, Ten
             f"The model or the loss cannot take a batch of {whose} (inputs {tuple(batch.inputs.shape)} "
             f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"
         ) from error
+
+
+def _check_gradient(problem: Problem, batch: Samples) -> None:
+    """A loss that has left torch's arithmetic on the way has nothing to descend."""
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        outputs = problem.outputs(problem.model, problem.z0.detach().requires_grad_(), batch.inputs)
+        value = problem.loss(outputs, batch.targets)
+    if not value.requires_grad:
+        raise ProblemError(
+            "The loss does not depend on the model's parameters in a way that has a gradient; leave .item(), "
+            ".detach(), argmax and torch.tensor() out of the model and the loss."
+        )
 
 
 def _check_mean(problem: Problem, outputs: Any, targets: Tensor, value: Tensor) -> None:

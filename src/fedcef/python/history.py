@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class History:
     folder: Path | None = None
     """Where the run is on disk, if it is."""
     notes: tuple[str, ...] = ()
-    """What was told on the way."""
+    """What was told on the way, and which files of the folder could not be read whole."""
 
     @classmethod
     def load(cls, folder: str | Path, template: nn.Module | None = None) -> History:
@@ -54,7 +55,7 @@ class History:
                 f"The run in {folder} has not been evaluated yet; wait for its first round, or go on with it."
             )
         notes = tuple(str(note.get("note", "")) for note in run.notes)
-        return cls(records, run.model(), template, path, notes)
+        return cls(records, run.model(), template, path, (*notes, *run.damage))
 
     @property
     def measures(self) -> list[str]:
@@ -84,10 +85,10 @@ class History:
         return model
 
     def __getitem__(self, measure: str) -> list[float]:
-        """One measure over the evaluated rounds, e.g. history["accuracy"]."""
+        """One measure over the evaluated rounds, e.g. history["accuracy"]; NaN where it was not recorded."""
         if measure not in self.measures:
             raise KeyError(f"{measure!r} was not recorded; there are {', '.join(self.measures)}.")
-        return [record[measure] for record in self.records]
+        return [record.get(measure, math.nan) for record in self.records]
 
     def __len__(self) -> int:
         return len(self.records)

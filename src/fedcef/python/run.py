@@ -125,7 +125,7 @@ def _run_in_memory(
         return History(sink.records, problem.state_dict(simulation.model()), problem.model, notes=tuple(sink.notes))
 
     try:
-        Loop(simulation, Measuring(problem, algorithm.step, training), sink, watch).to_the_end()
+        Loop(simulation, Measuring(simulation.problem, algorithm.step, training), sink, watch).to_the_end()
     except KeyboardInterrupt:
         stop = Interrupted(history())
         stop.add_note(

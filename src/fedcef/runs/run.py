@@ -30,8 +30,8 @@ def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: W
         return folder.read_summary()
     problem = settings.build_problem()
     simulation = Simulation(problem, settings.build_algorithm(problem), settings)
-    optimum = _optimum(settings, problem) if settings.eval.optimum else None
-    measuring = Measuring(problem, simulation.algorithm.step, settings, optimum)
+    optimum = _optimum(settings, simulation.problem) if settings.eval.optimum else None
+    measuring = Measuring(simulation.problem, simulation.algorithm.step, settings, optimum)
     with folder.locked():
         if resume:
             return _go_on(settings, folder, simulation, measuring, watch)

@@ -67,6 +67,8 @@ class Simulation:
         if not problem.num_clients:
             raise ProblemError("The problem has no clients to simulate; it is a server's.")
         training = training if training is not None else Training(**options)
+        if training.precision == "float64" and problem.z0.dtype != torch.float64:
+            problem = problem.to(problem.z0.device, torch.float64)
         rounds = Rounds(training, problem.num_clients, problem.z0.device)
         _check(algorithm, rounds, problem.z0)
         if weights is None and training.weighting == "samples":

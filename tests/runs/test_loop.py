@@ -1,5 +1,8 @@
 """The one loop: what it tells its sinks, and that an interrupt loses nothing."""
 
+import json
+import signal
+
 import pytest
 import torch
 
@@ -9,7 +12,8 @@ from fedcef.regularizers import L1
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import Loop
 from fedcef.runs.measures import Measuring
-from fedcef.runs.sinks import MemorySink, Sink
+from fedcef.runs.sinks import FolderSink, MemorySink, Sink
+from fedcef.simulation.arrival import Arrival
 from fedcef.simulation.simulation import Simulation
 
 PROBLEM = lasso(L1(0.01), num_clients=4, samples=20, dim=300, support=20)
@@ -78,6 +82,42 @@ def test_an_interrupt_in_an_evaluation_does_not_lose_its_record(tmp_path, monkey
         run(PROBLEM, method(), **OPTIONS, out=tmp_path)
     monkeypatch.setattr(Measuring, "of", real)
     assert without_time(run(PROBLEM, method(), **OPTIONS, out=tmp_path, resume=True)) == without_time(whole)
+
+
+def test_an_interrupt_while_numbers_are_waited_for_does_not_lose_their_round(monkeypatch):
+    """A GPU is waited for; once the round was taken off the queue first, and then forgotten."""
+    real, calls = Arrival.get, []
+
+    def get(self):
+        calls.append(self)
+        if len(calls) == 9:
+            raise KeyboardInterrupt
+        return real(self)
+
+    monkeypatch.setattr(Arrival, "get", get)
+    with pytest.raises(Interrupted) as stop:
+        run(PROBLEM, method(), **{**OPTIONS, "eval_every": 1})
+    played = [record["round"] for record in stop.value.history]
+    assert played == list(range(len(played)))
+    assert torch.equal(
+        stop.value.history.parameters["weight"],
+        run(PROBLEM, method(), **{**OPTIONS, "rounds": played[-1]}).parameters["weight"],
+    )
+
+
+def test_a_signal_while_a_round_is_written_down_waits_for_its_end(tmp_path, monkeypatch):
+    real = FolderSink.message
+
+    def message(self, round_, down):
+        if round_ == 4:
+            signal.raise_signal(signal.SIGINT)
+        return real(self, round_, down)
+
+    monkeypatch.setattr(FolderSink, "message", message)
+    with pytest.raises(KeyboardInterrupt):
+        run(PROBLEM, method(), **OPTIONS, out=tmp_path)
+    lines = (tmp_path / "rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_interrupt_in_memory_gives_the_history_so_far():

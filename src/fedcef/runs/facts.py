@@ -54,7 +54,8 @@ def client_facts(problem: Problem) -> Facts:
 def _rehearsed(simulation: Simulation) -> Message:
     """The message that the first client of the last round would send from where the run is now."""
     rounds, last = simulation.engine.rounds, simulation.round - 1
-    with torch.no_grad(), matrix_units(simulation.training.precision), single_thread(when=True):
+    precision = matrix_units(simulation.training.precision)
+    with torch.no_grad(), precision, simulation.on_device(), single_thread(when=True):
         up, _ = simulation.current_engine().work(simulation.state, rounds.at(last, rounds.cohort(last)[:1]))
     return {name: payload.rows()[0] for name, payload in up.items()}
 

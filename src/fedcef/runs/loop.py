@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message
+from fedcef.core.interrupts import uninterrupted
 from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record
 from fedcef.runs.sinks import Sink
@@ -96,7 +97,9 @@ class Loop:
         simulation = self.simulation
         if self.sink.keeps_rounds and self._training.snapshot_every and simulation.round:
             simulation.check_finite()
-            self.sink.snapshot(simulation.round, Arrival(flat(simulation.parts())).get())
+            with simulation.on_device():
+                tensors = Arrival(flat(simulation.parts())).get()
+            self.sink.snapshot(simulation.round, tensors)
 
     def _start(self, down: Message | None) -> None:
         """Ask the device for what will be written down of the round that it was just given."""
@@ -115,20 +118,24 @@ class Loop:
     def _write_down(self, leave: int = 0) -> None:
         """Write down the rounds that the device has finished, waiting until no more than `leave` are left."""
         while self._started and (len(self._started) > leave or self._started[0].numbers.is_here()):
-            started = self._started.popleft()
-            numbers = started.numbers.get()
-            if not bool(numbers.pop("finite")):
-                self.diverged_in = started.round
-                raise self.simulation.diverged(started.round)
-            if started.down is not None:
-                said = self.sink.message(started.round - 1, started.down.get())
-                if said:
-                    self.tell(started.round - 1, said)
-            for note in started.notes:
-                self.tell(started.round, note)
-            self._record(started.round, numbers, started.ratios)
-            if started.snapshot is not None:
-                self.sink.snapshot(started.round, started.snapshot.get())
+            self._started[0].numbers.get()  # an interrupt of this wait leaves the round to be written down
+            with uninterrupted():
+                self._write_round(self._started.popleft())
+
+    def _write_round(self, started: _Started) -> None:
+        numbers = started.numbers.get()
+        if not bool(numbers.pop("finite")):
+            self.diverged_in = started.round
+            raise self.simulation.diverged(started.round)
+        if started.down is not None:
+            said = self.sink.message(started.round - 1, started.down.get())
+            if said:
+                self.tell(started.round - 1, said)
+        for note in started.notes:
+            self.tell(started.round, note)
+        self._record(started.round, numbers, started.ratios)
+        if started.snapshot is not None:
+            self.sink.snapshot(started.round, started.snapshot.get())
 
     def _record(self, round_: int, numbers: dict[str, Tensor], ratios: Record) -> None:
         sent = {name: int(numbers.pop(name)) for name in tuple(numbers) if name.endswith("_bytes")}

@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import FedcefError
 
 Status = Literal["ok", "missing", "broken"]
@@ -132,7 +133,7 @@ def disk() -> Iterator[Finding]:
     for name, path in (("this folder", Path.cwd()), ("data cache", cache_folder())):
         existing = next(parent for parent in (path, *path.parents) if parent.exists())
         free = shutil.disk_usage(existing).free
-        found = f"{free / 1e9:.1f} GB free at {path}"
+        found = f"{format_bytes(free)} free at {path}"
         if not os.access(existing, os.W_OK):
             remedy = "choose a folder with --out" if name == "this folder" else "set FEDCEF_DATA to one of yours"
             yield Finding("Disk", name, "broken", f"{path} cannot be written", remedy)

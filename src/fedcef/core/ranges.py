@@ -15,9 +15,9 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 """A share: above 0 and at most 1."""
 UnitInterval = Annotated[float, Field(ge=0, le=1)]
 """From 0 to 1, both included."""
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**62)]
 """A whole number, 1 or more."""
-NotNegative = Annotated[int, Field(ge=0)]
+NotNegative = Annotated[int, Field(ge=0, lt=2**62)]
 """A whole number, 0 or more."""
 
 Scalar = float | Tensor

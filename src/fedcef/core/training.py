@@ -103,7 +103,7 @@ class Evaluation(BaseModel):
     every: Count = 1
     """Rounds between evaluations; the first and the last round are always evaluated."""
     train_samples: NotNegative = 0
-    """How many training samples the loss and the gradient are taken on; 0 = all.  The last evaluation uses all."""
+    """How many training samples the loss and the gradient are taken on; 0 = all, as in the simulator's last round."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
     metrics: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()

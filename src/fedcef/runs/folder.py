@@ -192,7 +192,7 @@ class RunFolder:
     def logged_frames(self) -> dict[int, Frame]:
         """The down-messages in the log, by round."""
         try:
-            frames, _ = read_frames(self.log.read_bytes() if self.log.exists() else b"")
+            frames, _ = read_frames(self.log.read_bytes() if self.log.is_file() else b"")
         except WireError as error:
             raise RunError(
                 f"The round log {self.log} is damaged ({str(error).rstrip('.')}); remove it to go on, and the rounds "
@@ -208,7 +208,7 @@ class RunFolder:
         Returns:
             Sentences on records that are lost.
         """
-        content = self.rounds.read_bytes() if self.rounds.exists() else b""
+        content = self.rounds.read_bytes() if self.rounds.is_file() else b""
         lines = record_lines(content)
         intact = [(line.entry["round"], line.text) for line in lines if line.entry is not None]
         kept = [(number, text) for number, text in intact if number <= round_] if round_ else []

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+import torch
 
 from fedcef.core.errors import ConfigError, RunError
+from fedcef.runs import workers
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.sweep import Outcome, Planned, attempt, one_by_one, plan, split, status, write_summary
 from fedcef.runs.workers import side_by_side
@@ -226,3 +228,25 @@ def test_a_planned_run_without_swept_values_is_called_by_its_label(tiny):
     (planned,) = plan([tiny], [])
     assert planned == Planned(planned.config, Path("tiny"))
     assert planned.name == planned.config.label == "tiny"
+
+
+@pytest.mark.parametrize("error", [EOFError, BrokenPipeError, ConnectionResetError])
+@pytest.mark.parametrize("where", ["recv", "send"])
+def test_a_worker_whose_connection_is_closed_ends_without_a_word(error, where, monkeypatch):
+    """Ctrl-C closes it at any moment; a traceback was printed if that met a message on its way."""
+
+    class Closing:
+        def recv(self):
+            return self.step("recv")
+
+        def send(self, answer):
+            return self.step("send")
+
+        def step(self, name):
+            if name == where:
+                raise error
+            return "work"
+
+    monkeypatch.setattr(workers, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(workers, "attempt", lambda planned, watch: "outcome")
+    workers._work(Closing(), torch.get_num_threads())

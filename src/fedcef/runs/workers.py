@@ -97,7 +97,7 @@ def _work(connection: Connection, threads: int) -> None:
         if "note" in record:
             connection.send(record["note"])
 
-    with suppress(EOFError):
+    with suppress(EOFError, OSError):  # whoever gave the work has closed the connection, at any moment
         while True:
             connection.send(attempt(connection.recv(), watch))
 

@@ -2,10 +2,12 @@
 
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.algorithms.c_fedda import CFedDA
+from fedcef.algorithms.dasha_pp import DASHAPP
 from fedcef.algorithms.econtrol import EControl
 from fedcef.algorithms.ef14 import EF14
 from fedcef.algorithms.ef21 import EF21
 from fedcef.algorithms.ef21_bc import EF21BC
+from fedcef.algorithms.ef21_pp import EF21PP
 from fedcef.algorithms.ef21_prox import EF21Prox
 from fedcef.algorithms.ef21_sgdm import EF21SGDM
 from fedcef.algorithms.fast_fedda import FastFedDA
@@ -42,6 +44,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "ef21_sgdm": EF21SGDM,
     "ef21_prox": EF21Prox,
     "ef21_bc": EF21BC,
+    "ef21_pp": EF21PP,
+    "dasha_pp": DASHAPP,
     "econtrol": EControl,
     "qsparse": Qsparse,
     "fedpaq": FedPAQ,
@@ -61,9 +65,11 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 
 __all__ = [
     "ALGORITHMS",
+    "DASHAPP",
     "EF14",
     "EF21",
     "EF21BC",
+    "EF21PP",
     "EF21SGDM",
     "SCAFCOM",
     "SCAFFOLD",

@@ -12,6 +12,8 @@ from fedcef.wire import FrameKind, decode, encode, frame_nbytes
 from .setting import Quadratics, deploy, received, simulate
 
 PROBLEM = Quadratics.random()
+SHORT = {"fetchsgd"}
+"""Methods whose messages are short by themselves, without a compressor."""
 
 
 def build(name, **options):
@@ -83,5 +85,5 @@ def test_only_what_compresses_sends_less(name):
     clients = {k: v.repeat(n, 1) for k, v in algorithm.client_init(z0).items()}
     up, _ = algorithm.local(algorithm.replica_init(z0), clients, PROBLEM.oracle, round_key(0, 0, torch.arange(n)))
     kept = sum(int((payload.dense() != 0).sum()) for payload in up.values())
-    assert (kept < n * len(z0)) is algorithm.compresses
+    assert (kept < n * len(z0)) is (algorithm.compresses or name in SHORT)
     assert algorithm.compressors_used == (("compressor",) if algorithm.compresses else ())

@@ -12,8 +12,11 @@ from fedcef.algorithms.ef21_prox import EF21Prox
 from fedcef.algorithms.ef21_sgdm import EF21SGDM
 from fedcef.algorithms.fast_fedda import FastFedDA
 from fedcef.algorithms.fed_ef import FedEF
+from fedcef.algorithms.fedadagrad import FedAdagrad
+from fedcef.algorithms.fedadam import FedAdam
 from fedcef.algorithms.fedadmm import FedADMM
 from fedcef.algorithms.fedavg import FedAvg
+from fedcef.algorithms.fedavgm import FedAvgM
 from fedcef.algorithms.fedcanon import FedCanon
 from fedcef.algorithms.fedcef import FedCEF
 from fedcef.algorithms.fedcomgate import FedCOMGATE
@@ -25,6 +28,8 @@ from fedcef.algorithms.fedmid import FedMiD
 from fedcef.algorithms.fedpaq import FedPAQ
 from fedcef.algorithms.fedpd import FedPD
 from fedcef.algorithms.fedprox import FedProx
+from fedcef.algorithms.fedyogi import FedYogi
+from fedcef.algorithms.fetchsgd import FetchSGD
 from fedcef.algorithms.qsparse import Qsparse
 from fedcef.algorithms.scafcom import SCAFCOM
 from fedcef.algorithms.scaffold import SCAFFOLD
@@ -51,12 +56,17 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedpaq": FedPAQ,
     "fedcomgate": FedCOMGATE,
     "fed_ef": FedEF,
+    "fetchsgd": FetchSGD,
     "fedmid": FedMiD,
     "fast_fedda": FastFedDA,
     "c_fedda": CFedDA,
     "feddr": FedDR,
     "fedadmm": FedADMM,
     "fedprox": FedProx,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "fedadagrad": FedAdagrad,
     "scaffold": SCAFFOLD,
     "feddyn": FedDyn,
     "fedpd": FedPD,
@@ -79,7 +89,10 @@ __all__ = [
     "EF21Prox",
     "FastFedDA",
     "FedADMM",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
     "FedCEF",
     "FedCOMGATE",
     "FedCanon",
@@ -92,6 +105,8 @@ __all__ = [
     "FedPAQ",
     "FedPD",
     "FedProx",
+    "FedYogi",
+    "FetchSGD",
     "Qsparse",
     "Zhang",
 ]

@@ -107,8 +107,11 @@ class Algorithm(ABC):
 
     @property
     def step(self) -> float:
-        """β = α·η_g·K: the length of one round's step, and of the proximal operator that goes with it."""
-        return self.local_lr * self.server_lr * self.local_steps
+        """β = α·η_g·K: the length of one round's step, and of the proximal operator that goes with it.
+
+        A server update that repeats its steps makes it longer by its gain.
+        """
+        return self.local_lr * self.server_lr * self.local_steps * self.server_update.gain
 
     def largest_prox_step(self, rounds: int) -> float:
         """The longest proximal step in so many rounds; a weakly convex regulariser must allow it."""

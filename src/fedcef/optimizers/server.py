@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
 from fedcef.core.parts import validate
 from fedcef.optimizers.local import State
+
+Memory = Annotated[float, Field(ge=0, lt=1)]
+"""How much of the past is kept from round to round: 0 or more, and below 1."""
 
 
 class ServerUpdate(ABC):
@@ -20,6 +25,14 @@ class ServerUpdate(ABC):
 
     def __post_init__(self) -> None:
         validate(self)
+
+    @property
+    def gain(self) -> float:
+        """How far the steps lead in all for every unit of mean change; a method's proximal steps are as much longer.
+
+        Without that, a server that repeats its steps would solve the problem with a smaller regulariser.
+        """
+        return 1.0
 
     def init(self, z: Tensor) -> State:
         """The state before the first round, which starts at z; without an override there is none."""

@@ -1,0 +1,30 @@
+"""FedAdam: FedAvg with Adam on the server.
+
+Reddi et al., "Adaptive Federated Optimization" (arXiv 2003.00295), algorithm 2:
+
+    client:  x = z;   for k:  x ← x - α g_i(x);   upload x - z
+    server:  d = mean (x - z);   m ← b_1 m + (1-b_1) d;   v ← b_2 v + (1-b_2) d²
+             z ← z + η_g m / (√v + τ);   broadcast z
+
+from m = 0 and v = τ², with a subgradient of h in every g_i (ours; see smooth.py and fedopt.py).
+Take η_g = 0.01 rather than 1: entries move by η_g, whatever the size of d.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedcef.algorithms.fedopt import AdaptiveFedOpt
+from fedcef.core.ranges import UnitInterval
+from fedcef.optimizers import Adam, ServerUpdate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FedAdam(AdaptiveFedOpt):
+    """FedAvg with Adam on the server."""
+
+    decay: UnitInterval = 0.99
+    """b_2: how much of the squared changes is remembered."""
+
+    def make_update(self) -> ServerUpdate:
+        return Adam(momentum=self.momentum, floor=self.floor, decay=self.decay)

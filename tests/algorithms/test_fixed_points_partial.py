@@ -20,7 +20,7 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import Compressor, Identity, RandK, TopK
-from fedcef.regularizers import L1
+from fedcef.regularizers import L1, Zero
 from fedcef.wire import Dense
 
 from .setting import Quadratics, play, settle
@@ -77,10 +77,12 @@ class Vanishing:
 
 COHORT = "the step is a cohort's own mean gradient, and at the solution clients differ: z jumps with the cohort"
 DRIFT = "local steps are not corrected for what clients have in common: they drift apart"
+JUMPS = COHORT + "; and steps along subgradients of h jump about its kinks"
 ONE_PROX = "local steps without a prox and one prox a round disagree by O(αK)"
 
 ONE_STEP = {"local_steps": 1}
 WHOLE = {"local_steps": 1, "compressor": Identity()}
+SMOOTH = {"local_steps": 1, "regularizer": Zero()}
 LONG_STEPS = {"local_lr": 0.5 / PROBLEM.smoothness}
 """For methods that solve a local problem: nearly."""
 
@@ -94,6 +96,11 @@ TABLE: dict[str, list[Exact | Biased | Vanishing]] = {
     ],
     "fedavg": [Biased(0.2, COHORT, ONE_STEP)],
     "fedprox": [Biased(0.2, COHORT, ONE_STEP)],
+    "fedavgm": [Biased(0.2, COHORT, ONE_STEP, options={"momentum": 0.5})],
+    "fedadam": [Biased(0.2, JUMPS, SMOOTH, options={"server_lr": 0.01})],
+    "fedyogi": [Biased(0.2, JUMPS, SMOOTH, options={"server_lr": 0.02})],
+    "fedadagrad": [Biased(0.2, JUMPS, SMOOTH, options={"server_lr": 0.3})],
+    "fetchsgd": [Biased(0.2, COHORT, {"local_steps": 1, "kept": 1.0}, options={"width": 1.0, "kept": 0.3})],
     "fedmid": [Biased(0.3, COHORT, {"local_steps": 1, "server_prox": "none"})],
     "fedda": [Biased(0.1, COHORT, ONE_STEP)],
     "fast_fedda": [Vanishing({"strong_convexity": 0.6, "anchor_weight": 3.0})],

@@ -10,11 +10,12 @@ on the same samples,
     server:  g ← g + (S/N) mean Δ_i;   z ← prox_{βh}(z - β g);   broadcast z and p
 
 Whoever takes part moves h_i by 1/p of the step that everyone's should have made: the mean of all h_i is right on
-average, though single ones lag behind.  k_i, a and b are the paper's divided by p: theirs are a = p/(2ω+1) for an
-unbiased C with E|C(x) - x|² <= ω|x|², and b = p/(2-p) where gradients are exact.  With minibatches a smaller b averages
-over rounds (their DASHA-PP-MVR).  A contractive C, like Top-k, is ours: a = 1 makes it Δ_i = C(h_i - g_i) with the new
-h_i, EF21's rule.  With everyone and the authors' b, h_i is the gradient at z and this is DASHA (arXiv 2202.01268); with
-a = 1, too, it is EF21.
+average, though single ones lag behind.  That asks for shorter steps than EF21's, the shorter the smaller p.
+
+k_i, a and b are the paper's divided by p: theirs are a = p/(2ω+1) for an unbiased C with E|C(x) - x|² <= ω|x|², and
+b = p/(2-p) where gradients are exact.  With minibatches a smaller b averages over rounds (their DASHA-PP-MVR).  A
+contractive C, like Top-k, is ours: a = 1 makes it Δ_i = C(h_i - g_i) with the new h_i, EF21's rule.  With everyone and
+the authors' b, h_i is the gradient at z and this is DASHA (arXiv 2202.01268); with a = 1, too, it is EF21.
 
 A client that was away has never seen z⁻.  The published method sends both points to whoever takes part; here z⁻ is in
 the replica, so that it costs 4p more to catch up, and nothing for those who were there the round before.  A round takes

@@ -2,6 +2,7 @@
 
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.algorithms.c_fedda import CFedDA
+from fedcef.algorithms.compressed_scaffnew import CompressedScaffnew
 from fedcef.algorithms.dasha_pp import DASHAPP
 from fedcef.algorithms.econtrol import EControl
 from fedcef.algorithms.ef14 import EF14
@@ -17,9 +18,11 @@ from fedcef.algorithms.fedadam import FedAdam
 from fedcef.algorithms.fedadmm import FedADMM
 from fedcef.algorithms.fedavg import FedAvg
 from fedcef.algorithms.fedavgm import FedAvgM
+from fedcef.algorithms.fedbuff import FedBuff
 from fedcef.algorithms.fedcanon import FedCanon
 from fedcef.algorithms.fedcef import FedCEF
 from fedcef.algorithms.fedcomgate import FedCOMGATE
+from fedcef.algorithms.fedcomloc import FedComLoc
 from fedcef.algorithms.fedda import FedDA
 from fedcef.algorithms.feddc import FedDC
 from fedcef.algorithms.feddr import FedDR
@@ -30,10 +33,13 @@ from fedcef.algorithms.fedpd import FedPD
 from fedcef.algorithms.fedprox import FedProx
 from fedcef.algorithms.fedyogi import FedYogi
 from fedcef.algorithms.fetchsgd import FetchSGD
+from fedcef.algorithms.locodl import LoCoDL
 from fedcef.algorithms.qsparse import Qsparse
 from fedcef.algorithms.scafcom import SCAFCOM
+from fedcef.algorithms.scaffnew import Scaffnew
 from fedcef.algorithms.scaffold import SCAFFOLD
 from fedcef.algorithms.scallion import SCALLION
+from fedcef.algorithms.tamuna import TAMUNA
 from fedcef.algorithms.zhang import Zhang
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -67,10 +73,16 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "fedbuff": FedBuff,
     "scaffold": SCAFFOLD,
     "feddyn": FedDyn,
     "fedpd": FedPD,
     "feddc": FedDC,
+    "scaffnew": Scaffnew,
+    "compressed_scaffnew": CompressedScaffnew,
+    "tamuna": TAMUNA,
+    "fedcomloc": FedComLoc,
+    "locodl": LoCoDL,
 }
 
 __all__ = [
@@ -84,7 +96,9 @@ __all__ = [
     "SCAFCOM",
     "SCAFFOLD",
     "SCALLION",
+    "TAMUNA",
     "CFedDA",
+    "CompressedScaffnew",
     "EControl",
     "EF21Prox",
     "FastFedDA",
@@ -93,9 +107,11 @@ __all__ = [
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedBuff",
     "FedCEF",
     "FedCOMGATE",
     "FedCanon",
+    "FedComLoc",
     "FedDA",
     "FedDC",
     "FedDR",
@@ -107,6 +123,8 @@ __all__ = [
     "FedProx",
     "FedYogi",
     "FetchSGD",
+    "LoCoDL",
     "Qsparse",
+    "Scaffnew",
     "Zhang",
 ]

@@ -1,9 +1,9 @@
-"""FedAvg with a server update of its own, and FetchSGD, by hand; any clients may take part in a round."""
+"""FedAvg with a server update of its own, FetchSGD and FedBuff by hand; any clients may take part in a round."""
 
 import numpy as np
 import torch
 
-from fedcef.algorithms import FedAdagrad, FedAdam, FedAvgM, FedYogi, FetchSGD
+from fedcef.algorithms import FedAdagrad, FedAdam, FedAvgM, FedBuff, FedYogi, FetchSGD
 from fedcef.algorithms.count_sketch import CountSketch
 
 from .by_hand import ALPHA, BETA, COMMON, ETA_G, LAM, Z0, K, grad, soft, top1
@@ -67,6 +67,18 @@ def by_hand_fetchsgd(rounds, removal, cohorts=BOTH):
     return z
 
 
+def by_hand_fedbuff(rounds, cohorts=BOTH):
+    """With the model that each client holds, and the round in which it took it."""
+    z, held, since = Z0.copy(), [Z0.copy(), Z0.copy()], [0, 0]
+    for t in range(rounds):
+        cohort = cohorts[t % len(cohorts)]
+        changes = [mean_change(held[i], [i], slope=LAM) / np.sqrt(1 + t - since[i]) for i in cohort]
+        for i in cohort:
+            held[i], since[i] = z.copy(), t
+        z = z + ETA_G * np.mean(changes, 0)
+    return z
+
+
 CASES = {
     "fedavgm": (FedAvgM(**COMMON, momentum=MOMENTUM), by_hand_momentum),
     "fedavgm nesterov": (
@@ -93,4 +105,5 @@ CASES = {
         FetchSGD(**COMMON, **SKETCH, momentum=MOMENTUM, removal="subtract"),
         lambda rounds, **options: by_hand_fetchsgd(rounds, "subtract", **options),
     ),
+    "fedbuff": (FedBuff(**COMMON), by_hand_fedbuff),
 }

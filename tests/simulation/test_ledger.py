@@ -6,7 +6,18 @@ import torch
 from fedcef.compressors import RandK, TopK
 from fedcef.core.rng import round_key
 from fedcef.simulation.ledger import Column, Ledger, Sizes
-from fedcef.wire import Dense, FrameKind, Nonzeros, Sparse, encode, frame_nbytes, frame_paper_nbytes
+from fedcef.simulation.snapshots import Bits, snapshot, whole
+from fedcef.wire import (
+    Dense,
+    FrameKind,
+    Nonzeros,
+    Sparse,
+    WireError,
+    decode,
+    encode,
+    frame_nbytes,
+    frame_paper_nbytes,
+)
 
 CPU = torch.device("cpu")
 
@@ -24,11 +35,12 @@ def paper_total(n, rounds, dim, up):
     """The paper's count of a run in which the server sends z̃ to everyone."""
     column, everyone = Column.empty(n, CPU), torch.arange(n)
     down, replica = {"z_tilde": Dense(of_shape(dim))}, {"z": Dense(of_shape(dim)), "c": Dense(of_shape(dim))}
-    sizes = Sizes(*(frame_paper_nbytes(message) for message in ({"delta": up}, down, replica)))
+    sizes = Sizes(*(frame_paper_nbytes(message) for message in ({"delta": up}, down, replica, replica)))
     for _ in range(rounds):
         column = column.add(sizes, everyone)
     assert int(column.log) == 4 * dim * rounds
     assert column.have.tolist() == [4 * dim * rounds] * n
+    assert int(column.catch_up) == 0
     return int(column.up) + int(column.down)
 
 
@@ -60,7 +72,7 @@ def test_the_paper_s_gigabytes_with_top_k(run, ratio, count, total, gigabytes):
 def test_full_participation_is_one_frame_for_each_client_and_round():
     n, dim, ledger = 3, 40, Ledger.empty(3, CPU)
     everyone = torch.arange(n)
-    expected = {"wire_up_bytes": 0, "wire_down_bytes": 0, "paper_up_bytes": 0, "paper_down_bytes": 0}
+    expected = dict.fromkeys(Ledger.empty(3, CPU).totals(), 0)
     for t in range(5):
         x = torch.randn(n, dim, generator=torch.Generator().manual_seed(t))
         kind = RandK(ratio=0.2) if t % 2 else TopK(ratio=0.2)
@@ -81,7 +93,7 @@ def test_partial_participation_by_hand():
 
     def add(up, down, listeners):
         nonlocal column
-        column = column.add(Sizes(torch.tensor(up), torch.tensor(down), torch.tensor(50)), torch.tensor(listeners))
+        column = column.add(Sizes(*map(torch.tensor, (up, down, 50, 50))), torch.tensor(listeners))
         return int(column.up), int(column.down)
 
     assert add([1, 2], 10, [0, 1]) == (3, 20)  # 0 and 1 get the only message there is
@@ -93,6 +105,27 @@ def test_partial_participation_by_hand():
     assert column.have.tolist() == [160, 30, 160, 60]
     assert add([0, 0], 10, [1, 2]) == (42, 270 + 50 + 10)
     assert int(column.log) == 170
+    assert int(column.catch_up) == 10 + 20 + 20 + 40  # what 2, 0 and 3, and at last 1 got beyond a fresh frame
+
+
+def test_who_was_away_is_counted_apart_by_hand():
+    """The replica takes 60 bytes with all its entries, and others without its zeros; messages take 30, then 70."""
+    column = Column.empty(5, CPU)
+
+    def add(down, snapshot, listeners):
+        nonlocal column
+        before = int(column.down), 0 if column.catch_up is None else int(column.catch_up)
+        column = column.add(Sizes(torch.tensor([1]), *map(torch.tensor, (down, 60, snapshot))), torch.tensor(listeners))
+        return int(column.down) - before[0], int(column.catch_up) - before[1]
+
+    assert add(30, 20, [0, 1]) == (30 + 30, 0)  # nobody was away: a frame each, although a snapshot is shorter
+    assert add(30, 55, [1, 2]) == (30 + 55, 25)  # 2 missed 60, and takes the snapshot of 55
+    assert add(30, 65, [0, 1]) == (60 + 30, 30)  # 0 missed two frames, and they are shorter
+    assert add(30, 40, [1, 3]) == (30 + 40, 10)  # 3 missed four
+    assert add(70, 20, [1, 2]) == (60 + 20, 0)  # 1 gets the whole replica for a longer frame; 2 less than a fresh frame
+    assert add(70, 65, [1, 4]) == (60 + 65, 0)
+    assert column.have.tolist() == [90, 260, 190, 120, 260]
+    assert add(10, 45, [0, 1, 2, 3, 4]) == (45 + 10 + 45 + 45 + 10, 3 * 35)  # everyone again; three had been away
 
 
 def test_partial_participation_in_both_columns():
@@ -105,35 +138,77 @@ def test_partial_participation_in_both_columns():
     for listeners in ([0], [0], [1]):
         ledger = ledger.add_round(up, down, replica, torch.tensor(listeners))
     frame = len(encode(down, FrameKind.DOWN, 0))
-    snapshot = len(encode({"z": Dense(replica["z"])}, FrameKind.STATE, 0))
-    assert frame < snapshot < 3 * frame
+    dense = len(encode({"z": Dense(replica["z"])}, FrameKind.STATE, 0))
+    assert frame < dense < 3 * frame
     assert ledger.totals() == {
         "wire_up_bytes": 3 * len(encode({"delta": Dense(torch.ones(dim))}, FrameKind.UP, 0)),
-        "wire_down_bytes": 2 * frame + snapshot,
+        "wire_down_bytes": 2 * frame + dense,
         "paper_up_bytes": 3 * 400,
         "paper_down_bytes": 2 * 240 + 400,
+        "wire_catch_up_bytes": dense - frame,
+        "paper_catch_up_bytes": 400 - 240,
     }
+
+
+def test_a_snapshot_goes_without_its_zeros_to_who_was_away():
+    dim, ledger = 1000, Ledger.empty(2, CPU)
+    z = torch.zeros(dim)
+    z[::50] = 1.5
+    up, down = {"delta": Dense(torch.ones(1, dim))}, {"z": Dense(z)}
+    for listeners in ([0], [0], [1]):
+        ledger = ledger.add_round(up, down, {"z": z}, torch.tensor(listeners))
+    frame, small = len(encode(down, FrameKind.DOWN, 0)), len(encode(snapshot({"z": z}), FrameKind.STATE, 3))
+    assert small < frame / 20
+    assert ledger.totals() == {
+        "wire_up_bytes": 3 * len(encode({"delta": Dense(torch.ones(dim))}, FrameKind.UP, 0)),
+        "wire_down_bytes": 2 * frame + small,
+        "paper_up_bytes": 3 * 4 * dim,
+        "paper_down_bytes": 2 * 4 * dim + 8 * 20,
+        "wire_catch_up_bytes": 0,
+        "paper_catch_up_bytes": 0,
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
+def test_a_snapshot_keeps_every_bit(dtype, density):
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(3000, generator=draw, dtype=dtype) * (torch.rand(3000, generator=draw) < density)
+    assert (x.signbit() & (x == 0)).any() or density == 1.0  # negative zeros, as a proximal operator may leave them
+    for vector in (x, x.abs()):
+        frame = encode(snapshot({"x": vector}), FrameKind.STATE, 1)
+        decoded = decode(frame).message["x"].dense()
+        assert decoded.numpy().tobytes() == vector.numpy().tobytes()
+        stacked = snapshot({"x": torch.stack([vector, vector])})  # sizes as they are found on a GPU
+        assert frame_nbytes(stacked).tolist() == 2 * [len(frame)]
+        assert len(frame) <= frame_nbytes(whole({"x": vector}))
+        assert [payload.encode() for payload in stacked["x"].rows()] == 2 * [snapshot({"x": vector})["x"].encode()]
+
+
+def test_a_stack_is_no_snapshot():
+    with pytest.raises(WireError, match="leading axes"):
+        Bits(torch.zeros(2, 3)).encode()
 
 
 def test_nobody_listens():
     column = Column.empty(3, CPU)
     nobody = torch.tensor([], dtype=torch.int64)
-    column = column.add(Sizes(torch.tensor([5]), torch.tensor(7), torch.tensor(9)), nobody)
-    assert (int(column.up), int(column.down), int(column.log)) == (5, 0, 7)
+    column = column.add(Sizes(*map(torch.tensor, ([5], 7, 9, 9))), nobody)
+    assert (int(column.up), int(column.down), int(column.log), int(column.catch_up)) == (5, 0, 7, 0)
 
 
 def test_counts_do_not_overflow_32_bits():
     column = Column.empty(1, CPU)
     size = frame_nbytes({"z": Dense(of_shape(2**31))})
     for _ in range(3):
-        column = column.add(Sizes(size, size, size), torch.tensor([0]))
+        column = column.add(Sizes(size, size, size, size), torch.tensor([0]))
     assert int(column.up) == int(column.down) == 3 * int(size) > 2**34
 
 
 def after(ledger, rounds):
     for t in rounds:
         up = {"delta": Dense(torch.ones(2, 10 + t))}
-        ledger = ledger.add_round(up, {"z": Dense(torch.ones(10))}, {"z": torch.ones(10)}, torch.tensor([t % 3, 3]))
+        ledger = ledger.add_round(up, {"z": Dense(torch.ones(10))}, {"z": torch.ones(40)}, torch.tensor([t % 3, 3]))
     return ledger
 
 
@@ -141,12 +216,24 @@ def test_a_restored_ledger_goes_on_as_if_nothing_had_happened():
     start = Ledger.empty(4, CPU)
     whole, first = after(start, range(6)), after(start, range(2))
     saved = {name: tensor.clone() for name, tensor in first.state().items()}
-    assert set(saved) == {f"{c}_{f}" for c in ("wire", "paper") for f in ("up", "down", "log", "have")}
+    assert set(saved) == {f"{c}_{f}" for c in ("wire", "paper") for f in ("up", "down", "log", "have", "catch_up")}
     second = Ledger.of(saved)
     assert second.totals() == first.totals()
     second = after(second, range(2, 6))
     assert second.totals() == whole.totals()
     assert all(torch.equal(tensor, whole.state()[name]) for name, tensor in second.state().items())
+
+
+def test_a_ledger_of_an_earlier_version_goes_on():
+    """It did not count catch-up, which begins at 0; all else is as if the ledger were new."""
+    first = after(Ledger.empty(4, CPU), range(3))
+    assert first.totals()["wire_catch_up_bytes"] > 0
+    old = Ledger.of({name: tensor for name, tensor in first.state().items() if not name.endswith("catch_up")})
+    assert old.totals() == {**first.totals(), "wire_catch_up_bytes": 0, "paper_catch_up_bytes": 0}
+    assert old.state().keys() == Ledger.empty(4, CPU).state().keys()
+    whole, second = after(first, range(3, 6)), after(old, range(3, 6))
+    for name, total in second.totals().items():
+        assert total == whole.totals()[name] - (first.totals()[name] if "catch_up" in name else 0)
 
 
 def test_a_ledger_is_a_value():

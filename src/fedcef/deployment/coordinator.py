@@ -205,10 +205,8 @@ class Coordinator:
 
     def _order(self, client: int) -> bytes:
         """Do this round; with the log entries that the client has not seen, or a snapshot if that is shorter."""
-        state, have = self.state, self.state.have[client]
-        frames = None if have is None else state.log.since(have)
-        if frames is None or sum(map(len, frames)) > state.state_size:
-            frames = (state.state_frame,)
+        state = self.state
+        frames = state.frames_since(state.have[client])
         order = Order(state.run, self.round, client, state.last[client], state.replica_hash, frames).encode()
         self.sent += len(order)
         return order

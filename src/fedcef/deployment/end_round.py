@@ -18,7 +18,7 @@ from fedcef.core.errors import DivergedError
 from fedcef.core.threads import single_thread
 from fedcef.deployment.messages import Result
 from fedcef.deployment.protocol import Protocol
-from fedcef.simulation.ledger import Ledger, Sizes, whole
+from fedcef.simulation.ledger import Ledger, Sizes
 from fedcef.wire import (
     Dense,
     FrameKind,
@@ -97,12 +97,13 @@ def end_round(
 
 def count(ledger: Ledger, accepted: Sequence[AcceptedReply], ended: EndedRound, listeners: Sequence[int]) -> Ledger:
     """The ledger after a round, by the simulator's rules; `listeners` are those who hear of it before the next one."""
-    snapshot = whole(ended.replica)
+    who = torch.tensor(listeners, dtype=torch.int64)
+    away = ledger.anyone_away(who)
     up = torch.tensor([len(one.result.frame) for one in accepted])
-    wire = Sizes(up, torch.tensor(len(ended.frame)), frame_nbytes(snapshot))
+    wire = Sizes.of(frame_nbytes, up, torch.tensor(len(ended.frame)), ended.replica, away)
     up = torch.stack([frame_paper_nbytes(one.message) for one in accepted])
-    paper = Sizes(up, frame_paper_nbytes(ended.down), frame_paper_nbytes(snapshot))
-    return ledger.add(wire, paper, torch.tensor(listeners, dtype=torch.int64))
+    paper = Sizes.of(frame_paper_nbytes, up, frame_paper_nbytes(ended.down), ended.replica, away)
+    return ledger.add(wire, paper, who)
 
 
 _ADVICE = "Try a smaller local_lr, gradient clipping (clip_norm) or fewer local_steps."

@@ -12,7 +12,7 @@ from fedcef.core.round import Rounds
 from fedcef.core.threads import is_small
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
-from fedcef.simulation.ledger import whole
+from fedcef.simulation import snapshots
 from fedcef.wire import Frame, FrameKind, decode, encode
 
 
@@ -71,5 +71,5 @@ class Protocol:
 
 
 def snapshot(replica: State, round_: int) -> bytes:
-    """The replica after so many rounds as one frame."""
-    return encode(whole(replica), FrameKind.STATE, round_)
+    """The replica after so many rounds as one frame, for clients that missed much."""
+    return encode(snapshots.snapshot(replica), FrameKind.STATE, round_)

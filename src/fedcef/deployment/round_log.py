@@ -1,7 +1,7 @@
 """The round log: one down-message per round, on the disk before anything that depends on it is sent.
 
-The replica after round t is a fold of `advance` over it.  It needs to reach back only as far as a suffix is shorter
-than a snapshot, and to the server's own last snapshot.
+The replica after round t is a fold of `advance` over it.  Memory holds no more of it than is ever sent, a suffix no
+longer than the whole replica; the file also reaches back to the server's own last snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedcef.wire import WireError, decode, split
 
 
 class RoundLog:
-    """The log's file, and its entries in memory."""
+    """The log's file, and its last entries in memory."""
 
     def __init__(self, path: Path, disk: Disk, start: int = 0) -> None:
         """`start` is the round of the server's snapshot: where the log would begin if it is empty."""
@@ -50,13 +50,19 @@ class RoundLog:
         """The entries that a replica of this round has not seen; None if the log does not reach back that far."""
         return tuple(self._frames[round_ - self.first :]) if self.first <= round_ <= self.end else None
 
-    def forget(self, longer_than: int, keep: int) -> None:
-        """Drop old entries: nobody is sent a suffix that is longer than a snapshot.  Those since `keep` stay."""
+    def forget(self, longer_than: int) -> None:
+        """Keep in memory what may be sent: the last entry, and those before it while they are no longer than that.
+
+        The file has the others until `cut`.
+        """
         first, total = self.end, 0
-        while first > self.first and (first > keep or total + len(self[first - 1]) <= longer_than):
+        while first > self.first and (first == self.end or total + len(self[first - 1]) <= longer_than):
             first -= 1
             total += len(self[first])
-        if first > self.first:
-            kept = self._frames[first - self.first :]
-            self._disk.replace(self._path, b"".join(kept))
-            self._frames, self.first, self._size = kept, first, sum(map(len, kept))
+        self._frames, self.first = self._frames[first - self.first :], first
+
+    def cut(self) -> None:
+        """Leave in the file what is in memory: a snapshot of the server's has all that came before."""
+        if (size := sum(map(len, self._frames))) < self._size:
+            self._disk.replace(self._path, b"".join(self._frames))
+            self._size = size

@@ -41,8 +41,9 @@ from fedcef.deployment.round_log import RoundLog
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.model_file import encode_model
 from fedcef.runs.reader import Record
-from fedcef.simulation.ledger import Ledger, whole
-from fedcef.wire import frame_nbytes
+from fedcef.simulation import snapshots
+from fedcef.simulation.ledger import Ledger
+from fedcef.wire import FrameKind, encode, frame_nbytes
 from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
 
 Evaluate = Callable[[Tensor], Mapping[str, float]]
@@ -83,6 +84,7 @@ class ServerState:
         self.replies.cut(self.log.end)
         self.sums = ClientSums(path / "sums", disk, protocol.adds_up or (), protocol.dim)
         self._replay()
+        self.log.forget(longer_than=self.whole_size)
 
     @cached_property
     def replica_hash(self) -> bytes:
@@ -90,14 +92,29 @@ class ServerState:
         return hash_of(self.replica)
 
     @cached_property
-    def state_size(self) -> int:
-        """The length of `state_frame`."""
-        return int(frame_nbytes(whole(self.replica)))
+    def whole_size(self) -> int:
+        """The length of the replica with all its entries: nobody is sent more."""
+        return int(frame_nbytes(snapshots.whole(self.replica)))
 
     @cached_property
-    def state_frame(self) -> bytes:
+    def snapshot_size(self) -> int:
+        """The length of `snapshot_frame`."""
+        return int(frame_nbytes(snapshots.snapshot(self.replica)))
+
+    @cached_property
+    def snapshot_frame(self) -> bytes:
         """The replica as it is sent to clients that missed much."""
         return snapshot(self.replica, self.round)
+
+    def frames_since(self, have: int | None) -> tuple[bytes, ...]:
+        """What brings a replica that has seen so many rounds up to date, by the ledger's rule; None: a snapshot."""
+        missed = None if have is None else self.log.since(have)
+        if missed is not None and len(missed) <= 1:
+            fits = sum(map(len, missed)) <= self.whole_size
+            return missed if fits else (encode(snapshots.whole(self.replica), FrameKind.STATE, self.round),)
+        if missed is not None and sum(map(len, missed)) <= self.snapshot_size:
+            return missed
+        return (self.snapshot_frame,)
 
     def model(self) -> Tensor:
         """The current point, (p,)."""
@@ -119,6 +136,7 @@ class ServerState:
         self.replies.append(self.round, note, [(one.client, one.reply) for one in accepted])
         self.log.append(ended.frame)
         self._adopt(accepted, ended, note)
+        self.log.forget(longer_than=self.whole_size)
 
     def write_down(self, accepted: int) -> Record:
         """The record of the round that has just ended, and every M rounds a snapshot.
@@ -149,7 +167,7 @@ class ServerState:
         write_checkpoint(self.folder.snapshot, header, tensors, self.disk)
         self.sums.fold(self.replies, self.round)
         self.replies.clear()
-        self.log.forget(longer_than=self.state_size, keep=self.round)
+        self.log.cut()
 
     def refuse(self, client: int | None, identity: str, reason: str, detail: str) -> None:
         """Note a reply that was not taken."""
@@ -182,7 +200,7 @@ class ServerState:
         self.ledger = count(self.ledger, accepted, ended, note["listeners"])
         self.replica, self.server, self.note = ended.replica, ended.server, note
         self.round += 1
-        for known in ("replica_hash", "state_size", "state_frame"):
+        for known in ("replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
             self.__dict__.pop(known, None)
 
     def _record(self, round_: int, accepted: int) -> Record:

@@ -1,14 +1,15 @@
 """The ledger of what is sent, in two columns: our own wire format's bytes and the paper's count.
 
-Uplink: every participant's frame.  Downlink: the participants of the *next* round are brought up to date, each
-by the frames that it missed or by a snapshot of the replica, whichever is smaller; with all clients in every
-round that is one frame for each client and round, as the paper counts.  The first hand-out of the start point is
-not counted.
+Uplink: every participant's frame.  Downlink: the participants of the *next* round are brought up to date.  Who missed
+the last frame alone gets it, or the replica with all its entries if that is smaller; with all clients in every round
+that is one frame for each client and round, as the paper counts.  Who was away for longer gets the frames that it
+missed or a snapshot of the replica without its zeros, whichever is smaller.  What that takes beyond a fresh frame is
+counted once more by itself, as catch-up.  The first hand-out of the start point is not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -16,7 +17,11 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message, State
-from fedcef.wire import Dense, frame_nbytes, frame_paper_nbytes
+from fedcef.simulation.snapshots import snapshot, whole
+from fedcef.wire import frame_nbytes, frame_paper_nbytes
+
+Count = Callable[[Message], Tensor]
+"""A way of counting: the bytes of a message."""
 
 
 class Sizes(NamedTuple):
@@ -26,8 +31,16 @@ class Sizes(NamedTuple):
     """Of each participant's up-message: (S,)."""
     down: Tensor
     """Of the down-message: ()."""
+    whole: Tensor
+    """Of the replica after the round with all its entries: ()."""
     snapshot: Tensor
-    """Of the replica after the round, sent whole: ()."""
+    """Of that replica without its zeros: ()."""
+
+    @classmethod
+    def of(cls, count: Count, up: Tensor, down: Tensor, replica: State, anyone_away: bool) -> Sizes:
+        """The sizes of a round that ended in this replica; a snapshot is measured only if someone may need one."""
+        dense = count(whole(replica))
+        return cls(up, down, dense, count(snapshot(replica)) if anyone_away else dense)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +55,9 @@ class Column:
     """The length of all down-messages so far: ()."""
     have: Tensor
     """How much of that log each client has: (N,)."""
+    catch_up: Tensor | None = None
+    """Of what went down, the part that clients got because they were away, beyond a fresh frame each: (); None before
+    the first round that counts it, be it the run's first or the first after a snapshot of an earlier version."""
 
     @classmethod
     def empty(cls, num_clients: int, device: torch.device) -> Column:
@@ -54,19 +70,16 @@ class Column:
 
     def add(self, sizes: Sizes, listeners: Tensor) -> Column:
         """The column after a round; `listeners` are the clients that take part in the next one."""
-        log = self.log + sizes.down
-        missed = log - self.have[listeners]
+        log, have = self.log + sizes.down, self.have[listeners]
+        sent = torch.minimum(log - have, torch.where(have < self.log, sizes.snapshot, sizes.whole))
+        beyond = (sent - sizes.down).clamp(min=0).sum()
         return Column(
             up=self.up + sizes.up.sum(),
-            down=self.down + torch.minimum(missed, sizes.snapshot).sum(),
+            down=self.down + sent.sum(),
             log=log,
             have=self.have.index_fill(0, listeners, 0).index_add(0, listeners, log.expand(len(listeners))),
+            catch_up=beyond if self.catch_up is None else self.catch_up + beyond,
         )
-
-
-def whole(replica: State) -> Message:
-    """A snapshot of the replica as it is sent to those who missed much."""
-    return {name: Dense(vector) for name, vector in replica.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +102,19 @@ class Ledger:
 
     def add_round(self, up: Message, down: Message, replica: State, listeners: Tensor) -> Ledger:
         """The ledger after a round with these messages, which ended in this replica."""
-        snapshot = whole(replica)
-        wire = Sizes(frame_nbytes(up), frame_nbytes(down), frame_nbytes(snapshot))
-        paper = Sizes(frame_paper_nbytes(up), frame_paper_nbytes(down), frame_paper_nbytes(snapshot))
+        some = len(listeners) < len(self.wire.have)
+        wire, paper = (
+            Sizes.of(count, count(up), count(down), replica, anyone_away=some)
+            for count in (frame_nbytes, frame_paper_nbytes)
+        )
         return self.add(wire, paper, listeners)
 
+    def anyone_away(self, listeners: Tensor) -> bool:
+        """Whether one of these clients missed more than the round to come, read back."""
+        return any(bool((column.have[listeners] < column.log).any()) for column in (self.wire, self.paper))
+
     def totals(self) -> dict[str, int]:
-        """Bytes so far by count and direction."""
+        """Bytes so far by count and direction; those of catching up are among those that went down."""
         return {name: int(count) for name, count in self.on_device().items()}
 
     def sent(self) -> int:
@@ -109,17 +128,25 @@ class Ledger:
             "wire_down_bytes": self.wire.down,
             "paper_up_bytes": self.paper.up,
             "paper_down_bytes": self.paper.down,
+            "wire_catch_up_bytes": _or_zero(self.wire),
+            "paper_catch_up_bytes": _or_zero(self.paper),
         }
 
     def state(self) -> State:
         """The ledger as named tensors, for a snapshot."""
         columns = {"wire": self.wire, "paper": self.paper}
-        return {f"{c}_{f.name}": getattr(column, f.name) for c, column in columns.items() for f in fields(column)}
+        named = {f"{c}_{f.name}": getattr(column, f.name) for c, column in columns.items() for f in fields(column)}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor]) -> Ledger:
         """The ledger from named tensors, as `state` gave them."""
         wire, paper = (
-            Column(**{f.name: state[f"{name}_{f.name}"] for f in fields(Column)}) for name in ("wire", "paper")
+            Column(**{f.name: state[key] for f in fields(Column) if (key := f"{name}_{f.name}") in state})
+            for name in ("wire", "paper")
         )
         return cls(wire, paper)
+
+
+def _or_zero(column: Column) -> Tensor:
+    return torch.zeros_like(column.up) if column.catch_up is None else column.catch_up

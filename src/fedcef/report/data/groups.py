@@ -61,11 +61,15 @@ class Method:
         return self.records[0].participants
 
     def last(self, name: str) -> Column:
-        """(seeds,) the last values; both directions together for `wire_bytes` and `paper_bytes`."""
+        """(seeds,) the last values; both directions together for `wire_bytes` and `paper_bytes`.
+
+        Runs of before catch-up was counted have none of it.
+        """
         if name in ("wire_bytes", "paper_bytes"):
             count = name.removesuffix("_bytes")
             return self.last(f"{count}_up_bytes") + self.last(f"{count}_down_bytes")
-        return np.array([record.last(name) for record in self.records])
+        values = np.array([record.last(name) for record in self.records])
+        return np.nan_to_num(values) if name.endswith("_catch_up_bytes") else values
 
     def curve(self, metric: str) -> Curve | None:
         """The method's curve, or None where no round has the metric for every seed."""

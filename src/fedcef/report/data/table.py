@@ -14,6 +14,7 @@ from fedcef.report.data.records import Column, RunRecord
 from fedcef.report.data.units import axis_unit, format_number
 
 BYTES = ("wire_up_bytes", "wire_down_bytes", "wire_bytes", "paper_bytes")
+CATCH_UP = "wire_catch_up_bytes"
 
 
 @dataclass(frozen=True)
@@ -50,21 +51,22 @@ def collect_results(items: Sequence[Method]) -> Results:
     size, unit = axis_unit(min(totals, default=0.0), max(totals, default=0.0), log=True)
     scores = [-math.inf if item.diverged else _score(item, lead) for item in items]
     best = max(scores) if len(items) > 1 else math.nan  # of one method nothing is best
+    columns = [("wire up", "wire_up_bytes"), ("wire down", "wire_down_bytes"), ("wire total", "wire_bytes")]
+    if any(item.last(CATCH_UP).max() > 0 for item in items):  # where clients were away
+        columns.insert(2, ("catch-up", CATCH_UP))
+    columns.append(("paper total", "paper_bytes"))
     rows = []
     for item, score in zip(items, scores, strict=True):
         cells = [_rounds(item), _metric(item, lead, best=score == best and math.isfinite(best))]
         cells += [_metric(item, name) for name in (second, "density")]
-        cells += [_cell(item.last(name) / size, format_number) for name in BYTES]
+        cells += [_cell(item.last(name) / size, format_number) for _, name in columns]
         rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last("wall_s"), format_number))))
     headers = (
         ("rounds", ""),
         (lead, "%" if lead == "accuracy" else ""),
         (second.replace("_", " "), ""),
         ("density", "%"),
-        ("wire up", unit),
-        ("wire down", unit),
-        ("wire total", unit),
-        ("paper total", unit),
+        *((title, unit) for title, _ in columns),
         ("wall", "s"),
     )
     return Results(headers, tuple(rows))

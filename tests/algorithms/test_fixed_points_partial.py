@@ -100,6 +100,7 @@ TABLE: dict[str, list[Exact | Biased | Vanishing]] = {
     "fedadam": [Biased(0.2, JUMPS, SMOOTH, options={"server_lr": 0.01})],
     "fedyogi": [Biased(0.2, JUMPS, SMOOTH, options={"server_lr": 0.02})],
     "fedadagrad": [Biased(0.2, JUMPS, SMOOTH, options={"server_lr": 0.3})],
+    "fedbuff": [Biased(0.2, JUMPS, SMOOTH)],
     "fetchsgd": [Biased(0.2, COHORT, {"local_steps": 1, "kept": 1.0}, options={"width": 1.0, "kept": 0.3})],
     "fedmid": [Biased(0.3, COHORT, {"local_steps": 1, "server_prox": "none"})],
     "fedda": [Biased(0.1, COHORT, ONE_STEP)],

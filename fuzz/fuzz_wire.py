@@ -22,6 +22,7 @@ from torch import Tensor
 from fedcef.core import rng
 from fedcef.wire import (
     TABLES,
+    Context,
     Dense,
     FrameKind,
     Levels,
@@ -38,6 +39,7 @@ from fedcef.wire import (
     WireError,
     decode,
     encode,
+    frame_nbytes,
     rotate,
 )
 
@@ -53,6 +55,7 @@ EXTREMES = {
     "<f": [0.0, -0.0, 1e-45, 2.0**40, 3e38, -3e38, float("inf"), float("-inf"), float("nan")],
     "<d": [0.0, 2.0**16, 1e300, float("inf"), float("nan")],
 }
+CONTEXTS = {"k": Context((rng.uniform(rng.seed_key(9), MAX_DIM) < 0.04).to(torch.uint8))}
 
 
 @dataclass
@@ -61,6 +64,7 @@ class Summary:
 
     frames: int = 0
     valid: int = 0
+    in_context: int = 0  # of these, how many need a context
     past_checksum: int = 0
     payloads: Counter[str] = field(default_factory=Counter)  # decoded, by form
     sentences: Counter[str] = field(default_factory=Counter)  # refusals, without names and numbers
@@ -72,7 +76,8 @@ class Summary:
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return [
             f"{self.frames} frames in {self.seconds:.0f} s ({1e6 * self.seconds / max(self.frames, 1):.0f} µs each)",
-            f"{self.past_checksum} with a right checksum, {self.valid} valid, {len(self.sentences)} kinds of refusal",
+            f"{self.past_checksum} with a right checksum, {self.valid} valid ({self.in_context} in context), "
+            f"{len(self.sentences)} kinds of refusal",
             "decoded: " + ", ".join(f"{name} {n}" for name, n in sorted(self.payloads.items())),
             f"memory: at most {self.worst_memory:.0%} of the bound in {self.memory_samples} samples; "
             f"the process never had more than {rss:.0f} MiB",
@@ -89,11 +94,12 @@ def memory_bound(length: int, max_dim: int) -> int:
 def seeds() -> list[bytes]:
     """Small frames of every form, value type and index code."""
     single = [encode({"c": payload}, FrameKind.UP, 3) for payload in _payloads()]
+    known = [encode({"k": payload}, FrameKind.UP, 3, CONTEXTS) for payload in _known_payloads()]
     pairs = [
         encode(dict(zip("ab", pair, strict=True)), FrameKind.DOWN, 9)
         for pair in zip(_payloads()[::5], _payloads()[2::5], strict=False)
     ]
-    return [*single, *pairs, encode({}, FrameKind.STATE, 0)]
+    return [*single, *known, *pairs, encode({}, FrameKind.STATE, 0)]
 
 
 def mutated(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
@@ -131,28 +137,38 @@ def _try(data: bytes, number: int, summary: Summary) -> None:
         _measure(data, summary)
     summary.past_checksum += len(data) > 4 and zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little")
     try:
-        frame = decode(data, max_dim=MAX_DIM)
+        frame = decode(data, max_dim=MAX_DIM, contexts=CONTEXTS)
     except WireError as error:
         summary.sentences[re.sub(r"'.*'|\".*\"|\[.*\]|[-\d.e+]+|inf|nan", "", str(error))] += 1
         return
     summary.valid += 1
+    summary.in_context += "k" in frame.message and not _is_valid_without_contexts(data)
     for name, payload in frame.message.items():
         vector = payload.dense()
         assert vector.shape == (payload.dim,), f"part {name!r} has the shape {tuple(vector.shape)}"
         assert bool(vector.isfinite().all()), f"part {name!r} is not finite"
         summary.payloads[type(payload).__name__] += 1
         if number % ENCODE_EVERY == 0:  # what was decoded can be sent on, and is then the same
-            again = payload.encode()
-            assert len(again) == int(payload.nbytes())
-            sent_on = decode(encode({"c": payload}, FrameKind.UP, 0), max_dim=MAX_DIM).message["c"]
+            contexts = CONTEXTS if payload.dim == MAX_DIM else {}
+            again = encode({"k": payload}, FrameKind.UP, 0, contexts)
+            assert len(again) == int(frame_nbytes({"k": payload}, contexts))
+            sent_on = decode(again, max_dim=MAX_DIM, contexts=contexts).message["k"]
             assert torch.equal(sent_on.dense(), vector)
+
+
+def _is_valid_without_contexts(data: bytes) -> bool:
+    try:
+        decode(data, max_dim=MAX_DIM)
+    except WireError:
+        return False
+    return True
 
 
 def _measure(data: bytes, summary: Summary) -> None:
     """The peak of NumPy's and Python's allocations, where any dim is accepted."""
     tracemalloc.start()
     try:
-        decode(data)
+        decode(data, contexts=CONTEXTS)
     except WireError:
         pass
     finally:
@@ -214,6 +230,14 @@ def _payloads() -> list[Payload]:
     payloads += [Relay(Nonzeros(clients), 0.3), Relay.of([payloads[4]] * 2, 0.5)]
     payloads += [Relay.of([Dense(_levels("uniform4", dim, 0)), Rotated(rotated, key, dim, 32), Dense(full)], 1.0)]
     return payloads
+
+
+def _known_payloads() -> list[Payload]:
+    """Supports that their context tells nearly, alone and in a relay."""
+    often = CONTEXTS["k"].classes.nonzero().squeeze(-1)
+    supports = [often[:70], often[rng.subset(rng.seed_key(2), len(often), 60)], often]
+    payloads: list[Payload] = [Sparse(_levels("sign", len(each), 0), each, MAX_DIM) for each in supports]
+    return [*payloads, Sparse(_numbers(1, 60)[0].half(), supports[1], MAX_DIM), Relay.of(payloads[:2], 0.5)]
 
 
 def _values(count: int) -> list[Values]:

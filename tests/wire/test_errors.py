@@ -51,7 +51,7 @@ BAD_BYTES: dict[str, tuple[bytes, str]] = {
     "UTF-8": (frame(part(b"", b"\xff\xfe")), r"name b'\\xff\\xfe' is not valid UTF-8"),
     "same name": (frame(*[part(Dense(torch.ones(1)).encode())] * 2), "two parts named 'c'"),
     "no head": (frame(part(b"\1\1")), "Part 'c': 6 bytes are needed for the head of a payload, but only 2"),
-    "form": (frame(part(head(form=7))), "Part 'c': Unknown payload form 7; allowed are 1 .dense., 2"),
+    "form": (frame(part(head(form=8))), "Part 'c': Unknown payload form 8; allowed are 1 .dense., 2"),
     "value type": (frame(part(head(form=1, values=8))), "Unknown value type code 8; allowed are 1 .float32., 2"),
     "dim": (frame(part(head(dim=2**31 + 1))), "dimension 2147483649 is too large; at most 2147483648"),
     "dense values": (frame(part(head(form=1) + bytes(39))), "40 bytes are needed for 10 float32 values, but only 39"),

@@ -26,3 +26,4 @@ def test_mutated_frames_of_every_form() -> None:
     assert 200 < summary.valid < 2_000
     assert set(summary.payloads) == {"Dense", "Sparse", "Seeded", "Rotated", "LowRank", "Relay"}
     assert len(summary.sentences) > 80
+    assert summary.in_context > 3

@@ -7,9 +7,10 @@ A message is a mapping from names to payloads.  `encode` makes a frame of it and
     forms/         the forms of a vector       reader.py      a cursor over bytes that cannot be trusted
     values/        what stands at its entries  names.py       names in bytes
     codes/         indices and small symbols   stacks.py      what is held for one vector or for many
-                                               extensions.py  forms and value types of other packages
+    context.py     what both sides know        extensions.py  forms and value types of other packages
 """
 
+from fedcef.wire.context import Context, faded
 from fedcef.wire.forms.dense import Dense
 from fedcef.wire.forms.low_rank import LowRank
 from fedcef.wire.forms.nonzeros import Nonzeros
@@ -20,6 +21,7 @@ from fedcef.wire.forms.seeded import Seeded
 from fedcef.wire.forms.smallest import Smallest, smallest
 from fedcef.wire.forms.sparse import Sparse
 from fedcef.wire.frame import (
+    Contexts,
     Frame,
     FrameKind,
     decode,
@@ -27,6 +29,7 @@ from fedcef.wire.frame import (
     frame_nbytes,
     frame_paper_nbytes,
     read_frames,
+    round_of,
     split,
 )
 from fedcef.wire.payload import HEAD, Head, Payload, encode_head
@@ -42,6 +45,8 @@ __all__ = [
     "HEAD",
     "TABLES",
     "VALUE_TYPES",
+    "Context",
+    "Contexts",
     "Dense",
     "Frame",
     "FrameKind",
@@ -66,6 +71,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_head",
+    "faded",
     "frame_nbytes",
     "frame_paper_nbytes",
     "mean",
@@ -74,6 +80,7 @@ __all__ = [
     "register_form",
     "register_value_type",
     "rotate",
+    "round_of",
     "smallest",
     "split",
     "unrotate",

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from fedcef.wire.context import Context
 from fedcef.wire.envelope import Envelope
 from fedcef.wire.forms.registry import read_payload
 from fedcef.wire.names import encode_name, name_nbytes, read_name
@@ -36,21 +39,32 @@ class Frame:
     message: dict[str, Payload]
 
 
-def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int) -> bytes:
-    """The frame of a message of single payloads, its parts in the mapping's order."""
+Contexts: TypeAlias = Mapping[str, Context]
+"""What the receiver knows as well as the sender of some of a message's parts, by their names."""
+
+NOTHING: Contexts = MappingProxyType({})
+
+
+def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int, contexts: Contexts = NOTHING) -> bytes:
+    """The frame of a message of single payloads, its parts in the mapping's order.
+
+    Parts that have a context are coded with it where that is shorter; only who has the same context can decode them.
+    """
     if not 0 <= round_ < 2**32:
         raise WireError(f"Round {round_} cannot be sent; rounds are 0 to {2**32 - 1}.")
     if len(message) > 255:
         raise WireError(f"A message of {len(message)} parts cannot be sent; at most 255 are allowed.")
-    body = b"".join(encode_name(name, "part") + payload.encode() for name, payload in message.items())
+    body = b"".join(
+        encode_name(name, "part") + payload.encode_given(contexts.get(name)) for name, payload in message.items()
+    )
     return FRAME.pack([kind, len(message), round_], [body])
 
 
-def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
+def decode(data: bytes | memoryview, *, max_dim: int = 2**31, contexts: Contexts = NOTHING) -> Frame:
     """The frame that `data` is, whole and nothing more; its payloads own their memory.
 
     Takes no more than 16 times the frame's length, 64 bytes for each entry that is sent, 4 KiB for each payload and
-    1 MiB, whatever the bytes say.
+    1 MiB, whatever the bytes say, and 16 bytes for each entry of the contexts, which must be on the CPU.
     """
     (kind, parts, round_), (body,) = FRAME.unpack(data)
     if kind not in set(FrameKind):
@@ -62,7 +76,7 @@ def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
         if name in message:
             raise WireError(f"The frame has two parts named {name!r}; names must be distinct.")
         try:
-            message[name] = read_payload(reader, max_dim)
+            message[name] = read_payload(reader, max_dim, contexts.get(name))
         except WireError as error:
             raise WireError(f"Part {name!r}: {error}") from error.__cause__
     if reader.remaining:
@@ -70,9 +84,18 @@ def decode(data: bytes | memoryview, *, max_dim: int = 2**31) -> Frame:
     return Frame(FrameKind(kind), round_, message)
 
 
-def frame_nbytes(message: Mapping[str, Payload]) -> Tensor:
-    """The exact size of each frame of a stack of messages, int64 (...); parts broadcast against each other."""
-    sizes = [name_nbytes(name) + payload.nbytes() for name, payload in message.items()]
+def round_of(frame: bytes | memoryview) -> int:
+    """The round that a whole frame is of; its parts are not looked at, so that no context is needed."""
+    (_, _, round_), _ = FRAME.unpack(frame)
+    return int(round_)
+
+
+def frame_nbytes(message: Mapping[str, Payload], contexts: Contexts = NOTHING) -> Tensor:
+    """The exact size of each frame of a stack of messages, int64 (...); parts broadcast against each other.
+
+    A context may be one for the whole stack, (p,), or have one for each message, (..., p).
+    """
+    sizes = [name_nbytes(name) + payload.nbytes_given(contexts.get(name)) for name, payload in message.items()]
     return sum(sizes, start=torch.tensor(FRAME.overhead))
 
 

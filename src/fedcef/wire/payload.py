@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedcef.wire.context import Context
 from fedcef.wire.reader import Reader, WireError
 from fedcef.wire.stacks import TensorTree
 from fedcef.wire.values.values import largest_of
@@ -16,7 +17,7 @@ from fedcef.wire.values.values import largest_of
 MAX_DIM = 2**32 - 1
 """The largest dimension that the format can write down."""
 
-DENSE, SPARSE, SEEDED, ROTATED, LOW_RANK, RELAY = range(1, 7)
+DENSE, SPARSE, SEEDED, ROTATED, LOW_RANK, RELAY, SPARSE_IN_CONTEXT = range(1, 8)
 """The numbers of the forms; those from 192 on are for other packages (extensions.py)."""
 
 MODERATE = 2.0**40
@@ -54,6 +55,14 @@ class Payload(TensorTree, ABC):
     @abstractmethod
     def encode(self) -> bytes:
         """The bytes of a single payload; as many as `nbytes` says."""
+
+    def nbytes_given(self, context: Context | None) -> Tensor:
+        """The exact size for receivers that know the context too; it may be one for all vectors or one for each."""
+        return self.nbytes()
+
+    def encode_given(self, context: Context | None) -> bytes:
+        """The bytes for a receiver that knows the context too; as many as `nbytes_given` says."""
+        return self.encode()
 
     def largest(self) -> float:
         """The largest magnitude among the numbers that a single payload's bytes carry, read back."""

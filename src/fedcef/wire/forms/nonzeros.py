@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fedcef.wire.codes.indices import gaps_of_mask
+from fedcef.wire.context import Context
 from fedcef.wire.forms.dense import Dense
-from fedcef.wire.forms.sparse import Sparse, sparse_nbytes
+from fedcef.wire.forms.sparse import CHECKSUM, Sparse, sparse_nbytes
 from fedcef.wire.payload import Payload
 from fedcef.wire.values.values import Floats, largest_of
 
@@ -31,12 +32,22 @@ class Nonzeros(Payload):
 
     def nbytes(self) -> Tensor:
         """The size of the sparse or of the dense form, whichever is smaller."""
+        return self.nbytes_given(None)
+
+    def nbytes_given(self, context: Context | None) -> Tensor:
+        """The size of the sparse form, perhaps coded with the context, or of the dense one, whichever is smaller."""
+        dense = Dense(self.vector).nbytes()
         if self.vector.ndim == 1 and self.vector.device.type == "cpu":  # nobody waits for a count
-            return torch.minimum(self._sparse().nbytes(), Dense(self.vector).nbytes())
+            return torch.minimum(self._sparse().nbytes_given(context), dense)
         mask = self.vector != 0
         count = mask.sum(-1)
-        sparse = sparse_nbytes(count * self.vector.dtype.itemsize, gaps_of_mask(mask), count, self.dim)
-        return torch.minimum(sparse, Dense(self.vector).nbytes())
+        values = count * self.vector.dtype.itemsize
+        plain = torch.minimum(sparse_nbytes(values, gaps_of_mask(mask), count, self.dim), dense)
+        if context is None:
+            return plain
+        context.require_dim(self.dim)
+        gaps = gaps_of_mask(context.in_order(mask))
+        return torch.minimum(plain, CHECKSUM.size + sparse_nbytes(values, gaps, count, self.dim))
 
     def paper_nbytes(self) -> Tensor:
         """8 bytes a non-zero entry, or 4 for each entry if that is less."""
@@ -48,11 +59,16 @@ class Nonzeros(Payload):
 
     def encode(self) -> bytes:
         """The bytes of a `Sparse` or `Dense`, which is also what they decode to; `Dense` on a tie."""
+        return self.encode_given(None)
+
+    def encode_given(self, context: Context | None) -> bytes:
+        """The same with a `Sparse` that may be coded with the context."""
         dense = Dense(self._positive_zeros())
         if self.vector.ndim != 1:
             return dense.encode()  # says what is wrong
         sparse = self._sparse()
-        return sparse.encode() if sparse.nbytes() < dense.nbytes() else dense.encode()
+        shorter = sparse.nbytes_given(context) < dense.nbytes()
+        return sparse.encode_given(context) if shorter else dense.encode()
 
     def _sparse(self) -> Sparse:
         indices = self.vector.nonzero().squeeze(-1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from fedcef.wire.context import Context
 from fedcef.wire.extensions import FIRST, Extensions
 from fedcef.wire.forms.dense import Dense
 from fedcef.wire.forms.low_rank import LowRank
@@ -11,7 +13,18 @@ from fedcef.wire.forms.relay import Relay
 from fedcef.wire.forms.rotated import Rotated
 from fedcef.wire.forms.seeded import Seeded
 from fedcef.wire.forms.sparse import Sparse
-from fedcef.wire.payload import DENSE, LOW_RANK, RELAY, ROTATED, SEEDED, SPARSE, Head, Payload, read_head
+from fedcef.wire.payload import (
+    DENSE,
+    LOW_RANK,
+    RELAY,
+    ROTATED,
+    SEEDED,
+    SPARSE,
+    SPARSE_IN_CONTEXT,
+    Head,
+    Payload,
+    read_head,
+)
 from fedcef.wire.reader import Reader, WireError
 
 _FORMS: dict[int, tuple[str, Callable[[Reader, Head], Payload]]] = {
@@ -21,7 +34,7 @@ _FORMS: dict[int, tuple[str, Callable[[Reader, Head], Payload]]] = {
     ROTATED: ("rotated", Rotated.read),
     LOW_RANK: ("low rank", LowRank.read),
 }
-_NAMES = {form: name for form, (name, _) in _FORMS.items()} | {RELAY: "relay"}
+_NAMES = {form: name for form, (name, _) in _FORMS.items()} | {RELAY: "relay", SPARSE_IN_CONTEXT: "sparse in context"}
 _OTHERS: Extensions[Payload] = Extensions("Form")
 
 
@@ -39,23 +52,25 @@ def register_form(number: int, read: Callable[[Reader, Head], Payload], *, packa
     return _OTHERS.register(number, read, package)
 
 
-def read_payload(reader: Reader, max_dim: int) -> Payload:
-    """The next payload, of a dimension up to `max_dim`."""
+def read_payload(reader: Reader, max_dim: int, context: Context | None = None) -> Payload:
+    """The next payload, of a dimension up to `max_dim`, which may be coded with the context."""
     head = read_head(reader, max_dim)
     if head.form == RELAY:
-        return Relay.read(reader, head, _read_relayed)
-    return _read_simple(reader, head, _NAMES)
+        return Relay.read(reader, head, partial(_read_relayed, context))
+    return _read_simple(reader, head, context, _NAMES)
 
 
-def _read_relayed(reader: Reader, dim: int) -> Payload:
+def _read_relayed(context: Context | None, reader: Reader, dim: int) -> Payload:
     """A payload inside a relay: of the relay's dimension, and no relay itself."""
     head = read_head(reader, dim)
     if head.dim != dim:
         raise WireError(f"A relay of dimension {dim} holds a vector of dimension {head.dim}.")
-    return _read_simple(reader, head, {form: _NAMES[form] for form in _FORMS})
+    return _read_simple(reader, head, context, {form: name for form, name in _NAMES.items() if form != RELAY})
 
 
-def _read_simple(reader: Reader, head: Head, allowed: dict[int, str]) -> Payload:
+def _read_simple(reader: Reader, head: Head, context: Context | None, allowed: dict[int, str]) -> Payload:
+    if head.form == SPARSE_IN_CONTEXT:
+        return Sparse.read_given(reader, head, context)
     if head.form >= FIRST:
         payload = _OTHERS.read(reader, head.form, head)
         if payload.dim != head.dim:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedcef.wire.context import Context
 from fedcef.wire.payload import HEAD, MODERATE, RELAY, Head, Payload, encode_head
 from fedcef.wire.reader import Reader, WireError
 from fedcef.wire.values.values import require_below
@@ -41,7 +42,11 @@ class Relay(Payload):
 
     def nbytes(self) -> Tensor:
         """The head, the factor and the parts."""
-        return HEAD.size + _FIELDS.size + self.parts.nbytes().sum()
+        return self.nbytes_given(None)
+
+    def nbytes_given(self, context: Context | None) -> Tensor:
+        """The head, the factor and the parts, all with the same context."""
+        return HEAD.size + _FIELDS.size + self.parts.nbytes_given(context).sum()
 
     def paper_nbytes(self) -> Tensor:
         """The sum over the parts."""
@@ -53,12 +58,16 @@ class Relay(Payload):
 
     def encode(self) -> bytes:
         """The head, the factor and the parts."""
+        return self.encode_given(None)
+
+    def encode_given(self, context: Context | None) -> bytes:
+        """The head, the factor and the parts, all with the same context."""
         rows = self.parts.rows()
         if not 1 <= len(rows) <= MAX_PARTS:
             raise WireError(f"A relay of {len(rows)} payloads cannot be sent; 1 to {MAX_PARTS} are allowed.")
         _require_summable(rows, self.factor)
         head = encode_head(RELAY, 0, self.dim, torch.Size())
-        return head + _FIELDS.pack(self.factor, len(rows)) + b"".join(row.encode() for row in rows)
+        return head + _FIELDS.pack(self.factor, len(rows)) + b"".join(row.encode_given(context) for row in rows)
 
     def largest(self) -> float:
         """The largest magnitude in any part."""
@@ -94,7 +103,13 @@ class Rows(Payload):
 
     def nbytes(self) -> Tensor:
         """The sizes, (N,)."""
-        return torch.stack([payload.nbytes() for payload in self.payloads])
+        return self.nbytes_given(None)
+
+    def nbytes_given(self, context: Context | None) -> Tensor:
+        """The sizes with the same context or one for each, (N,)."""
+        contexts = [None] * len(self.payloads) if context is None else context.rows(len(self.payloads))
+        pairs = zip(self.payloads, contexts, strict=True)
+        return torch.stack([payload.nbytes_given(own) for payload, own in pairs])
 
     def paper_nbytes(self) -> Tensor:
         """The sizes by the paper's rule, (N,)."""

@@ -8,6 +8,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from fedcef.wire.context import Context
 from fedcef.wire.payload import Payload
 from fedcef.wire.reader import WireError
 
@@ -29,7 +30,11 @@ class Smallest(Payload):
 
     def nbytes(self) -> Tensor:
         """The size of the shortest choice, vector by vector."""
-        return reduce(torch.minimum, [choice.nbytes() for choice in self.choices])
+        return self.nbytes_given(None)
+
+    def nbytes_given(self, context: Context | None) -> Tensor:
+        """The size of the choice that is shortest with the context, vector by vector."""
+        return reduce(torch.minimum, [choice.nbytes_given(context) for choice in self.choices])
 
     def paper_nbytes(self) -> Tensor:
         """The smallest size by the paper's rule."""
@@ -45,10 +50,15 @@ class Smallest(Payload):
 
     def encode(self) -> bytes:
         """The bytes of the shortest choice."""
-        sizes = [choice.nbytes() for choice in self.choices]
+        return self.encode_given(None)
+
+    def encode_given(self, context: Context | None) -> bytes:
+        """The bytes of the choice that is shortest with the context."""
+        sizes = [choice.nbytes_given(context) for choice in self.choices]
         if sizes[0].ndim:
             return self.choices[0].encode()  # says what is wrong
-        return min(zip(map(int, sizes), self.choices, strict=True), key=lambda pair: pair[0])[1].encode()
+        shortest = min(zip(map(int, sizes), self.choices, strict=True), key=lambda pair: pair[0])[1]
+        return shortest.encode_given(context)
 
     def largest(self) -> float:
         """That of the first choice."""

@@ -55,14 +55,17 @@ def test_a_cohort_is_drawn_and_others_keep_their_state():
     assert drawn == set(range(6))
 
 
-@pytest.mark.parametrize(("clients_per_round", "rounds"), [(1, 700), (3, 250)])
-def test_some_of_the_clients_still_reach_the_solution(clients_per_round, rounds):
+@pytest.mark.parametrize(
+    ("clients_per_round", "rounds", "participation"),
+    [(1, 700, "averaged"), (3, 250, "averaged"), (1, 1200, "shared"), (3, 400, "shared")],
+)
+def test_some_of_the_clients_still_reach_the_solution(clients_per_round, rounds, participation):
     g = torch.Generator().manual_seed(0)
     inputs = torch.randn(6, 40, 8, generator=g, dtype=torch.float64)
     targets = inputs[..., 0] + torch.randn(6, 40, generator=g, dtype=torch.float64)
     model = Linear(torch.ones(8, dtype=torch.float64))
     problem = Problem.build(model, half_mean_square, list(zip(inputs, targets, strict=True)), regularizer=L1(0.05))
-    algorithm = fedcef(local_lr=0.03)
+    algorithm = fedcef(local_lr=0.03, participation=participation)
     simulation = Simulation(problem, algorithm, batch_size=0, clients_per_round=clients_per_round)
     for _ in range(rounds):
         simulation.step()

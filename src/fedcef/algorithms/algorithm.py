@@ -22,7 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -33,7 +33,7 @@ from fedcef.core.ranges import Count, Positive
 from fedcef.core.rng import Key
 from fedcef.optimizers import SGD, LocalUpdate, Plain, ServerUpdate
 from fedcef.regularizers import Regularizer, Zero
-from fedcef.wire import Payload
+from fedcef.wire import Contexts, Payload
 
 Vector = Tensor
 """(..., p): the last axis holds the parameters, leading axes (if any) the clients."""
@@ -117,6 +117,10 @@ class Algorithm(ABC):
         """The longest proximal step in so many rounds; a weakly convex regulariser must allow it."""
         return max(self.step, (self.local_steps - 1) * self.local_lr)
 
+    def for_share(self, share: float) -> Self:
+        """The method for rounds of this share S/N of all clients, as planned; most need not know it."""
+        return self
+
     @abstractmethod
     def replica_init(self, z0: Vector) -> State:
         """What the server and every client know at the start."""
@@ -143,6 +147,10 @@ class Algorithm(ABC):
         Deterministic; run by everyone on the decoded message.
         """
         return {name: down[name].dense() for name in replica}
+
+    def contexts(self, replica: State) -> Contexts:
+        """What the parts of a round's messages are coded with, both ways, from the replica before the round."""
+        return {}
 
     def model(self, replica: State) -> Vector:
         """The point that is evaluated and deployed: (p,)."""

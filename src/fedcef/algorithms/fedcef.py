@@ -15,24 +15,31 @@ is sparse, and from which everyone computes the same c, z̃ and z bit for bit; `
 broadcasts C'(c - ĉ) and has everyone, the server's z included, use ĉ ← ĉ + C'(c - ĉ) in place of c (EF21-BC on
 the control, docs/communication.md).  Then z is still the same everywhere and exactly structured by the prox.
 
-The reading of what the paper leaves open (A1-A22) is in docs/algorithms.md.  Ours: `drift_weight` below 1
-weakens the correction c - c_i, at the price of a biased fixed point; a cohort smaller than N moves
-c by the cohort's share of its mean, which keeps c = mean c_i.
+The paper has all clients in every round.  Where only a share s of them takes part, its c_i is stale for most.  So with
+`participation = "shared"` what the server knows of client i has a shared and an own part, known_i = κ c + ω Σ Δ_i with
+ω = own_part and κ = 1 - ω s/η; a client in the round sends Δ_i = C(mean gradient - known_i), and c ← c + η mean Δ_i.
+So c = mean known_i always, what some clients learn moves the estimate for all, and η, the mixing, averages over
+rounds without a memory v_i.  `averaged` is the older rule, c ← c + s mean Δ_i with the paper's own memories.  With all
+clients both are the paper's algorithm.
+
+The reading of what the paper leaves open (A1-A22), and what the rules do, is in docs/algorithms.md.  Ours, too:
+`drift_weight` below 1 weakens the correction c - c_i, at the price of a biased fixed point.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self
 
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.compressors import Compressor, TopK
+from fedcef.core.parts import BY_ENGINE
 from fedcef.core.ranges import Fraction, UnitInterval
 from fedcef.core.rng import Key
-from fedcef.wire import Dense
+from fedcef.wire import Context, Contexts, Dense, faded
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,13 +47,21 @@ class FedCEF(Algorithm):
     """The paper's method: compressed control variates, error feedback, decoupled proximal steps."""
 
     mixing: Fraction = 1.0
-    """η: how much of a round's mean gradient enters v_i."""
+    """η: how much of a round's mean gradient enters v_i, or c where some clients are away."""
     downlink: Literal["increment", "dense", "lossy"] = "increment"
     """What the server sends: the sparse increment of c, z̃ as in the paper, or a compressed correction of c."""
     down_compressor: Compressor = TopK(ratio=0.05)
     """C', for the lossy downlink."""
     drift_weight: UnitInterval = 1.0
     """The strength of the correction c - c_i in the local steps; 1 is the paper's, and the only exact one."""
+    participation: Literal["shared", "averaged"] = "shared"
+    """What becomes of the controls where some clients are away; with all of them in every round it has no effect."""
+    own_part: Fraction = 0.5
+    """ω, for "shared": how much of what a client sends it keeps for itself, beside what all share; at most η/s."""
+    index_code: Literal["plain", "context"] = "plain"
+    """How the positions of kept entries are coded: by themselves, or given what both sides know of each entry."""
+    share: Fraction = field(default=1.0, metadata=BY_ENGINE)
+    """s = S/N, as planned."""
 
     steps_locally: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
@@ -56,41 +71,72 @@ class FedCEF(Algorithm):
     def compressors_used(self) -> tuple[str, ...]:
         return ("compressor", "down_compressor") if self.downlink == "lossy" else ("compressor",)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the controls have a part that all clients share."""
+        return self.participation == "shared" and self.share < 1
+
+    def for_share(self, share: float) -> Self:
+        return replace(self, share=share)
+
     def replica_init(self, z0: Vector) -> State:
-        return {"z": z0, "c": z0.new_zeros(z0.shape)}
+        names = ("c", "activity") if self._has_activity else ("c",)
+        return {"z": z0, **{name: z0.new_zeros(z0.shape) for name in names}}
 
     def server_init(self, z0: Vector) -> State:
         return {} if self.downlink == "increment" else {"c": z0.new_zeros(z0.shape)}
 
     def client_init(self, z0: Vector) -> State:
-        return {"c_i": z0.new_zeros(z0.shape), "v_i": z0.new_zeros(z0.shape)}
+        names = ("c_i",) if self.is_shared else ("c_i", "v_i")
+        return {name: z0.new_zeros(z0.shape) for name in names}
+
+    def known(self, c: Vector, c_i: Vector) -> Vector:
+        """What the server knows of a client's gradient: the sum of all that it has sent, or parts of that and of c."""
+        if not self.is_shared:
+            return c_i
+        own = min(self.own_part, self.mixing / self.share)
+        return (1 - own * self.share / self.mixing) * c + own * c_i
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        c, c_i, v_i = replica["c"], client["c_i"], client["v_i"]
-        drift = self.drift_weight * (c - c_i)
+        c, c_i = replica["c"], client["c_i"]
+        known = self.known(c, c_i)
+        drift = self.drift_weight * (c - known)
         g_mean = corrected_steps(self, replica["z"], drift, oracle, self.regularizer).g_mean
-        v_i = (1 - self.mixing) * v_i + self.mixing * g_mean
-        delta = self.compressor.compress(v_i - c_i, key)
-        return {"delta": delta}, {"c_i": c_i + delta.dense(), "v_i": v_i}
+        memory = {} if self.is_shared else {"v_i": (1 - self.mixing) * client["v_i"] + self.mixing * g_mean}
+        delta = self.compressor.compress(memory.get("v_i", g_mean) - known, key)
+        return {"delta": delta}, {"c_i": c_i + delta.dense(), **memory}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
-        increment = received.share * received.mean["delta"]
+        share, mean = received.share, received.mean["delta"]
         if self.downlink == "increment":
-            return {"increment": received.without_loss("delta", increment)}, {}
-        c = server["c"] + increment
+            scale = self.mixing * (share / self.share) if self.is_shared else share
+            return {"increment": received.without_loss("delta", scale)}, {}
+        c_mean = server["c"] + share * mean  # of all clients' c_i
+        c = self.known(replica["c"], server["c"]) + self.mixing * mean if self.is_shared else c_mean
         if self.downlink == "lossy":
             key = Key(received.key, received.key)
-            return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c}
-        return {"z_tilde": Dense(replica["z"] - self.step * c)}, {"c": c}
+            return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c_mean}
+        return {"z_tilde": Dense(replica["z"] - self.step * c)}, {"c": c_mean}
 
     def advance(self, replica: State, down: Message) -> State:
         if self.downlink == "dense":
             z_tilde = down["z_tilde"].dense()
-            c = (replica["z"] - z_tilde) / self.step
-        else:
-            c = replica["c"] + down["increment"].dense()
-            z_tilde = replica["z"] - self.step * c
-        return {"z": self.regularizer.prox(z_tilde, self.step), "c": c}
+            return {"z": self.regularizer.prox(z_tilde, self.step), "c": (replica["z"] - z_tilde) / self.step}
+        increment = down["increment"].dense()
+        c = replica["c"] + increment
+        z = self.regularizer.prox(replica["z"] - self.step * c, self.step)
+        lately = {"activity": faded(replica["activity"], increment)} if self._has_activity else {}
+        return {"z": z, "c": c, **lately}
+
+    @property
+    def _has_activity(self) -> bool:
+        return self.index_code == "context" and self.downlink != "dense"
+
+    def contexts(self, replica: State) -> Contexts:
+        if self.index_code == "plain":
+            return {}
+        context = Context.of(*(replica[name] for name in replica if name != "z"))
+        return {"delta": context, "increment": context}
 
     def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:
-        return {"control_gap": (replica["c"] - mean["c_i"]).norm()}
+        return {"control_gap": (replica["c"] - self.known(replica["c"], mean["c_i"])).norm()}

@@ -40,13 +40,13 @@ class Received:
         means = {name: mean_of(payloads, weights) for name, payloads in parts.items()}
         return cls(means, parts, share, key, weights is not None)
 
-    def without_loss(self, name: str, vector: Tensor) -> Payload:
-        """share · mean of a part, given as `vector`, in the shortest form that gives everyone the same bits.
+    def without_loss(self, name: str, scale: float) -> Payload:
+        """scale · mean of a part, in the shortest form that gives everyone the same bits.
 
         That is its non-zero entries, all of its entries, or what the clients sent, from which everyone forms the mean.
         """
-        entries = Nonzeros(vector)
-        return entries if self.weighted else smallest(entries, Relay.of(self.parts[name], self.share))
+        entries = Nonzeros(scale * self.mean[name])
+        return entries if self.weighted else smallest(entries, Relay.of(self.parts[name], scale))
 
 
 def mean_of(payloads: Sequence[Payload], weights: Tensor | None = None) -> Tensor:

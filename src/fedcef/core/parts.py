@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from inspect import isabstract
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,6 +27,9 @@ Section = dict[str, Any]
 
 _PLAIN = (bool, int, float, str)
 
+BY_ENGINE = MappingProxyType({"by_engine": True})
+"""The metadata of a field that whoever runs the part fills in: it is no option, and no settings show it."""
+
 
 def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, Any], **given: Any) -> T:
     """The part that options["name"] names, with its other options checked field by field.
@@ -36,7 +40,7 @@ def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, An
     TopK(ratio=0.01, values='native', block=256)
     """
     kind = find(f"{section}.name", options.get("name"), registry)
-    own = [f.name for f in fields(kind) if f.name not in given]  # type: ignore[arg-type]
+    own = [name for name in options_of(kind) if name not in given]
     for key in options:
         if key not in ["name", *own]:
             allowed = dict.fromkeys(["name", *own])
@@ -45,6 +49,11 @@ def make(section: str, registry: Mapping[str, type[T]], options: Mapping[str, An
     hints = get_type_hints(kind, include_extras=True)
     checked = {key: check(f"{section}.{key}", hints[key], value) for key, value in values.items()}
     return kind(**checked, **given)
+
+
+def options_of(part: Any) -> list[str]:
+    """The fields of a part, a dataclass or an object of it, that are options."""
+    return [f.name for f in fields(part) if not f.metadata.get("by_engine")]
 
 
 def find(key: str, name: Any, registry: Mapping[str, type[T]]) -> type[T]:
@@ -121,7 +130,8 @@ def completed(registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, 
     if not (is_path(name) or name in registry):
         return dict(options)
     kind = find("name", name, registry)
-    plain = {f.name: f.default for f in fields(kind) if isinstance(f.default, _PLAIN)}
+    defaults = {f.name: f.default for f in fields(kind)}
+    plain = {name: defaults[name] for name in options_of(kind) if isinstance(defaults[name], _PLAIN)}
     shown = {key: value for key, value in plain.items() if key not in set(without)}
     return {"name": name, **shown, **options}
 
@@ -129,7 +139,7 @@ def completed(registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, 
 def described(thing: object, registry: Mapping[str, type[Any]], *, without: Iterable[str] = ()) -> Section:
     """An object as a section of settings: its name in the registry, or its class's, and its plain fields."""
     name = next((name for name, kind in registry.items() if type(thing) is kind), type(thing).__name__)
-    names = [f.name for f in fields(thing) if f.name not in set(without)] if is_dataclass(thing) else []
+    names = [name for name in options_of(thing) if name not in set(without)] if is_dataclass(thing) else []
     plain = {field: getattr(thing, field) for field in names}
     return {"name": name, **{key: value for key, value in plain.items() if isinstance(value, _PLAIN)}}
 

@@ -90,6 +90,7 @@ class Rounds:
             raise ConfigError(
                 f"clients_per_round is {self.cohort_size}; it must be between 1 and num_clients = {num_clients}."
             )
+        self.share = self.cohort_size / num_clients
         self._local = training.local_schedule.for_rounds(training.rounds)
         self._server = training.server_schedule.for_rounds(training.rounds)
 

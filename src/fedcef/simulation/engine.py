@@ -12,6 +12,7 @@ from fedcef.algorithms.algorithm import Algorithm, Message, State
 from fedcef.algorithms.received import Received
 from fedcef.core.round import Round, Rounds
 from fedcef.oracles.oracle import GradientOracle
+from fedcef.simulation.averaging import running_mean
 from fedcef.simulation.state import RunState
 
 Play = Callable[[RunState, int], tuple[RunState, Message]]
@@ -49,7 +50,12 @@ class Engine:
             replica=replica,
             server=server,
             clients=state.clients.put(round_.clients, proposed),
-            ledger=state.ledger.add_round(up, down, replica, self.rounds.cohort(round_.number + 1)),
+            ledger=state.ledger.add_round(
+                up, down, replica, self.rounds.cohort(round_.number + 1), algorithm.contexts(state.replica)
+            ),
+            average=running_mean(
+                state.average, algorithm.model(replica), round_.number, self.rounds.training.averaging
+            ),
             finite=state.finite & _all_finite(replica) & _all_finite(proposed),
             spending=state.spending,
         )

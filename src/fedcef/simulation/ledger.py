@@ -18,7 +18,8 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message, State
 from fedcef.simulation.snapshots import snapshot, whole
-from fedcef.wire import frame_nbytes, frame_paper_nbytes
+from fedcef.wire import Contexts, frame_nbytes, frame_paper_nbytes
+from fedcef.wire.frame import NOTHING
 
 Count = Callable[[Message], Tensor]
 """A way of counting: the bytes of a message."""
@@ -100,13 +101,15 @@ class Ledger:
         """The ledger after a round of these sizes; `listeners` are the clients that take part in the next one."""
         return Ledger(self.wire.add(wire, listeners), self.paper.add(paper, listeners))
 
-    def add_round(self, up: Message, down: Message, replica: State, listeners: Tensor) -> Ledger:
-        """The ledger after a round with these messages, which ended in this replica."""
+    def add_round(
+        self, up: Message, down: Message, replica: State, listeners: Tensor, contexts: Contexts = NOTHING
+    ) -> Ledger:
+        """The ledger after a round with these messages, coded with these contexts, which ended in this replica."""
         some = len(listeners) < len(self.wire.have)
-        wire, paper = (
-            Sizes.of(count, count(up), count(down), replica, anyone_away=some)
-            for count in (frame_nbytes, frame_paper_nbytes)
-        )
+        up_and_down = frame_nbytes(up, contexts), frame_nbytes(down, contexts)
+        wire = Sizes.of(frame_nbytes, *up_and_down, replica, anyone_away=some)
+        up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
+        paper = Sizes.of(frame_paper_nbytes, *up_and_down, replica, anyone_away=some)
         return self.add(wire, paper, listeners)
 
     def anyone_away(self, listeners: Tensor) -> bool:

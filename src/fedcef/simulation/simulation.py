@@ -19,6 +19,7 @@ from fedcef.core.threads import is_small, single_thread
 from fedcef.core.training import Training
 from fedcef.oracles.oracle import GradientOracle, make_oracle
 from fedcef.problems.problem import Problem
+from fedcef.simulation.averaging import trained_model
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
 from fedcef.simulation.client_states import ClientStates, Table
@@ -70,13 +71,16 @@ class Simulation:
         if training.precision == "float64" and problem.z0.dtype != torch.float64:
             problem = problem.to(problem.z0.device, torch.float64)
         rounds = Rounds(training, problem.num_clients, problem.z0.device)
+        algorithm = algorithm.for_share(rounds.share)
         _check(algorithm, rounds, problem.z0)
         if weights is None and training.weighting == "samples":
             weights = problem.sizes.to(problem.z0.dtype)
         gradients = gradients if gradients is not None else make_oracle(problem, training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
         self.engine = Engine(algorithm, rounds, gradients, weights)
-        state = RunState.start(algorithm, problem.z0, problem.num_clients, client_states)
+        state = RunState.start(
+            algorithm, problem.z0, problem.num_clients, client_states, averaging=training.averaging > 0
+        )
         levels = ladder(algorithm, problem.dim) if training.budget else ()
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
@@ -185,8 +189,8 @@ class Simulation:
         return {**self.ledger.on_device(), "finite": self.state.finite}
 
     def model(self) -> Tensor:
-        """The current point, (p,)."""
-        return self.algorithm.model(self.replica)
+        """The trained model so far, (p,): the current point, or the running mean."""
+        return trained_model(self.state.average, self.algorithm.model(self.replica))
 
     def diagnostics(self) -> dict[str, Tensor]:
         """The method's own scalars for the record, on the device."""

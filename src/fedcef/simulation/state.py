@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, State
+from fedcef.simulation.averaging import started
 from fedcef.simulation.client_states import ClientStates, Table
 from fedcef.simulation.ledger import Ledger
 from fedcef.simulation.spending import Spending
@@ -26,6 +27,8 @@ class RunState:
     """What each client alone knows."""
     ledger: Ledger
     """The bytes so far."""
+    average: State
+    """The running mean of the rounds' models, if one is asked for."""
     finite: Tensor
     """Whether all numbers have been finite so far: a 0-dim bool on the device."""
     spending: Spending | None = None
@@ -33,7 +36,13 @@ class RunState:
 
     @classmethod
     def start(
-        cls, algorithm: Algorithm, z0: Tensor, num_clients: int, client_states: type[ClientStates] = Table
+        cls,
+        algorithm: Algorithm,
+        z0: Tensor,
+        num_clients: int,
+        client_states: type[ClientStates] = Table,
+        *,
+        averaging: bool = False,
     ) -> RunState:
         """The state before the first round."""
         return cls(
@@ -41,6 +50,7 @@ class RunState:
             server=algorithm.server_init(z0),
             clients=client_states.start(algorithm.client_init(z0), num_clients),
             ledger=Ledger.empty(num_clients, z0.device),
+            average=started(z0) if averaging else {},
             finite=torch.ones((), dtype=torch.bool, device=z0.device),
         )
 
@@ -51,6 +61,7 @@ class RunState:
             "server": self.server,
             "clients": self.clients.tensors(),
             "ledger": self.ledger.state(),
+            **({"average": self.average} if self.average else {}),
         }
 
     def with_parts(self, parts: Mapping[str, State]) -> RunState:
@@ -72,6 +83,7 @@ class RunState:
             server=here["server"],
             clients=self.clients.with_tensors(here["clients"]),
             ledger=Ledger.of(here["ledger"]),
+            average=here.get("average", {}),
             finite=torch.ones_like(self.finite),
             spending=self.spending,
         )

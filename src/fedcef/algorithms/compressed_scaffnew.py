@@ -37,7 +37,7 @@ class CompressedScaffnew(DeferredControl):
     """Scaffnew whose clients send some of their entries each; by default all of them."""
 
     senders: NotNegative = 0
-    """s: how many clients of a cohort send each entry, 2 or more; 0: all."""
+    """s: how many clients of a cohort send each entry, 2 or more; 0, or no fewer than there are: all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,9 +48,10 @@ class CompressedScaffnew(DeferredControl):
         if not self.senders:
             return {"x": Dense(x)}, x, torch.full_like(x, 1) / (self.local_lr * self.mean_steps)
         columns = columns_of(key)
-        entries = entries_of(columns, x.shape[-1], self.senders, len(columns))
+        size, dim = len(columns), x.shape[-1]
+        entries = entries_of(columns, dim, min(self.senders, size), size)
         values = taken(x, entries)
-        w_i = self._weight(len(columns)) * put_back(torch.ones_like(values), entries, x.shape[-1])
+        w_i = self._weight(size) * put_back(torch.ones_like(values), entries, dim)
         return {"x": Dense(values), "column": Dense(columns.to(x.dtype).unsqueeze(-1))}, x, w_i
 
     def gathered(self, received: Received, dim: int) -> tuple[Vector, float]:
@@ -60,12 +61,11 @@ class CompressedScaffnew(DeferredControl):
             raise ConfigError("Each entry is a plain mean of its senders; take weighting = 'uniform', or senders = 0.")
         values, columns = (torch.stack([one.dense() for one in received.parts[part]]) for part in ("x", "column"))
         size = len(values)
-        entries = entries_of(columns.squeeze(-1).to(torch.int64), dim, self.senders, size)
-        x_mean = put_back(values, entries, dim).sum(0) / self.senders
-        return x_mean, self._weight(size) * self.senders / size
+        senders = min(self.senders, size)
+        entries = entries_of(columns.squeeze(-1).to(torch.int64), dim, senders, size)
+        return put_back(values, entries, dim).sum(0) / senders, self._weight(size) * senders / size
 
     def _weight(self, size: int) -> float:
-        """χ p/α in a cohort of this size."""
-        if self.senders > size:
-            raise ConfigError(f"senders is {self.senders}; it must be 0, or 2 to {size}, the clients in a round.")
-        return size * (self.senders - 1) / (self.senders * (size - 1)) / (self.local_lr * self.mean_steps)
+        """χ θ/α in a cohort of this size."""
+        factor = size * (self.senders - 1) / (self.senders * (size - 1)) if self.senders < size else 1.0
+        return factor / (self.local_lr * self.mean_steps)

@@ -185,6 +185,7 @@ class Settings(Training):
         """All settings, with the defaults of every named thing filled in."""
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
+        off |= {"averaging"} if not self.averaging else set()
         off |= {"deployment"} if self.deployment == DeploymentSettings() else set()
         off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}
         table: dict[str, Any] = {"name": self.name, "label": self.label}
@@ -194,7 +195,8 @@ class Settings(Training):
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
-        table["algorithm"] = completed(ALGORITHMS, self.algorithm, without=common)
+        method = completed(ALGORITHMS, self.algorithm, without=common)
+        table["algorithm"] = {key: value for key, value in method.items() if key not in self._idle(method)}
         registries: dict[str, Mapping[str, type[Any]]] = {
             "compressor": COMPRESSORS,
             "down_compressor": COMPRESSORS,
@@ -209,10 +211,26 @@ class Settings(Training):
             table["data"] = completed(DATA, self.data)
         return tomli_w.dumps(table)
 
+    def _idle(self, method: Section) -> set[str]:
+        """Options of FedCEF without effect here: a run without them is what it was before there were any."""
+        everyone = self.clients_per_round in (0, self.num_clients)
+        averaged = everyone or method.get("participation") == "averaged"
+        idle = {"participation", "own_part"} if averaged else set()
+        return idle | ({"index_code"} if method.get("index_code") == "plain" else set())
+
 
 def renewed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table of an earlier version in today's names: Rand-k's `scaled` is `unbiased`."""
+    """A table of an earlier version in today's words.
+
+    Rand-k's `scaled` is `unbiased`.  What a run wrote of itself names every option; where it names no rule for FedCEF with
+    some of the clients, there was but one.
+    """
     result = dict(table)
+    method = result.get("algorithm")
+    complete = {"label", "weighting", "oracle", "cuda_graphs"} <= set(table)
+    some = 0 < (table.get("clients_per_round") or 0) < table.get("num_clients", 0)
+    if complete and some and isinstance(method, Mapping) and method.get("name") == "fedcef":
+        result["algorithm"] = {"participation": "averaged", **method}
     for section in ("compressor", "down_compressor"):
         options = result.get(section)
         if isinstance(options, Mapping) and options.get("name") == "randk" and "scaled" in options:

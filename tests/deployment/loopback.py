@@ -234,7 +234,7 @@ class Loopback:
         if kind in changes or not isinstance(reply, Result):
             fields = {**reply.__dict__, **changes.get(kind, {})}
             return None, type(reply)(**fields).encode()
-        message = decode(reply.frame).message
+        message = decode(reply.frame, contexts=self.server.state.contexts).message
         factor = {"huge numbers in reply": 1e30, "large norm in reply": 1e6, "NaN in reply": 1.0}[kind]
         large = {name: Dense(factor * (payload.dense() + 1.0)) for name, payload in message.items()}
         frame = encode(large, FrameKind.UP, reply.round)

@@ -5,18 +5,21 @@ counted.  An entry here does.  It is written before the round is logged, and mea
 
     4 magic "FCJE";  u8 version;  u32 round;  u32 length of the note;  u64 length of the replies
     the note, JSON;  the replies, one after the other;  u32 CRC-32 of everything before
+
+An up-message that was coded in a context, which later rounds do not have, follows its reply once more without.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
+from fedcef.deployment.messages import Result, decode_result
 from fedcef.wire import WireError
 from fedcef.wire.envelope import Envelope
 
@@ -30,6 +33,7 @@ Note = dict[str, Any]
 class _Place:
     note: Note
     replies: dict[int, slice]  # by client: where the reply is in the file
+    frames: dict[int, slice]  # by client: where its up-message is that needs no context, if the reply's does
     end: int  # of the entry
 
 
@@ -45,11 +49,15 @@ class AcceptedReplies:
         else:
             disk.replace(path, b"")
 
-    def append(self, round_: int, note: Note, replies: Sequence[tuple[int, bytes]]) -> None:
-        """Write down a round that is about to be logged."""
+    def append(self, round_: int, note: Note, replies: Sequence[tuple[int, bytes, bytes]]) -> None:
+        """Write down a round that is about to be logged: clients, replies, and up-messages that need no context.
+
+        Such a message is empty where the reply's own needs none.
+        """
         self.cut(round_)
-        text = json.dumps({**note, "replies": [[client, len(reply)] for client, reply in replies]}).encode()
-        entry = ENTRY.pack([round_], [text, b"".join(reply for _, reply in replies)])
+        lengths = [[client, len(reply), *([len(frame)] if frame else [])] for client, reply, frame in replies]
+        text = json.dumps({**note, "replies": lengths}).encode()
+        entry = ENTRY.pack([round_], [text, b"".join(reply + frame for _, reply, frame in replies)])
         self._disk.append(self._path, entry, self._size)
         self._remember(entry)
 
@@ -72,11 +80,13 @@ class AcceptedReplies:
         """The accepted replies of a round, in the order of the clients."""
         return [self._read(where) for where in self._places[round_].replies.values()]
 
-    def of_client(self, client: int) -> Iterator[tuple[int, bytes]]:
-        """The rounds and replies of one client, in the order of the rounds."""
+    def of_client(self, client: int) -> Iterator[tuple[int, Result]]:
+        """The rounds and results of one client, in the order of the rounds; their frames need no context."""
         for round_, place in sorted(self._places.items()):
             if client in place.replies:
-                yield round_, self._read(place.replies[client])
+                result = decode_result(self._read(place.replies[client]))
+                frame = place.frames.get(client)
+                yield round_, result if frame is None else replace(result, frame=self._read(frame))
 
     def clients(self) -> set[int]:
         """Those of whom there is a reply."""
@@ -91,12 +101,15 @@ class AcceptedReplies:
         """Take in the entry that begins where the known ones end."""
         (round_,), (length, _) = ENTRY.read_head(entry)
         note: Note = json.loads(bytes(entry[ENTRY.head_size : ENTRY.head_size + length]))
-        start, replies = self._size + ENTRY.head_size + length, {}
-        for client, length in note.pop("replies"):
-            replies[client] = slice(start, start + length)
-            start += length
+        start = self._size + ENTRY.head_size + length
+        replies: dict[int, slice] = {}
+        frames: dict[int, slice] = {}
+        for client, *lengths in note.pop("replies"):
+            for where, length in zip((replies, frames), lengths, strict=False):
+                where[client] = slice(start, start + length)
+                start += length
         self._size += len(entry)
-        self._places[round_] = _Place(note, replies, self._size)
+        self._places[round_] = _Place(note, replies, frames, self._size)
 
     def _scan(self) -> None:
         """Find the entries, up to one that an interrupted write left unfinished."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from fedcef.algorithms.algorithm import Message
-from fedcef.deployment.checks import Unusable, checked_message
+from fedcef.deployment.checks import Unusable
 from fedcef.deployment.end_round import AcceptedReply
 from fedcef.deployment.messages import MessageError, Need, Refusal, Result, decode_reply
 from fedcef.deployment.server_state import ServerState
@@ -77,7 +77,7 @@ def examine(state: ServerState, open_: OpenRound | None, client: int | None, dat
         raise Unusable("lost state", f"{state.protocol.settings.algorithm['name']} cannot do without a client's state.")
     if not 1 <= result.samples < 2**53:
         raise Unusable("other vectors", f"The client claims {result.samples} samples.")
-    message = checked_message(result.frame, state.round, state.up_parts, state.protocol.z0.dtype)
+    message = state.checked(result)
     state.have[client] = state.round
     return AcceptedReply(data, result, message)
 

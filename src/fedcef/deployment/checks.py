@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from fedcef.algorithms.algorithm import Message, State
-from fedcef.wire import FrameKind, Relay, WireError, decode
+from fedcef.wire import Contexts, FrameKind, Relay, WireError, decode
 from fedcef.wire.payload import MODERATE
 
 ROOM = 1 << 20
@@ -38,10 +38,12 @@ def largest_reply(parts: Mapping[str, int]) -> int:
     return sum(8 * dim for dim in parts.values()) + ROOM
 
 
-def checked_message(frame: bytes, round_: int, parts: Mapping[str, int], dtype: torch.dtype) -> Message:
+def checked_message(
+    frame: bytes, round_: int, parts: Mapping[str, int], dtype: torch.dtype, contexts: Contexts
+) -> Message:
     """The up-message of a round, its parts in the method's order; nothing in it can upset the server's arithmetic."""
     try:
-        up = decode(frame, max_dim=max(parts.values(), default=0))
+        up = decode(frame, max_dim=max(parts.values(), default=0), contexts=contexts)
     except WireError as error:
         raise Unusable("invalid frame", str(error)) from None
     if up.kind != FrameKind.UP or up.round != round_:

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
 from fedcef.deployment.accepted_replies import AcceptedReplies
-from fedcef.deployment.messages import Result, decode_result
+from fedcef.deployment.messages import Result
 from fedcef.wire import decode
 from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
 
@@ -36,8 +36,8 @@ class ClientSums:
     def of(self, client: int, replies: AcceptedReplies, before: int) -> Sum:
         """What a client has sent before a round, since it last began afresh; {} if nothing."""
         through, total = self._read(client)
-        since = (reply for round_, reply in replies.of_client(client) if through <= round_ < before)
-        return added_up(total, map(decode_result, since), self._parts, self._dim)
+        since = (result for round_, result in replies.of_client(client) if through <= round_ < before)
+        return added_up(total, since, self._parts, self._dim)
 
     def fold(self, replies: AcceptedReplies, through: int) -> None:
         """Bring the files up to a round; a file that is there already is left alone."""

@@ -83,13 +83,14 @@ def end_round(
     samples = torch.tensor([one.result.samples for one in accepted]).to(protocol.z0.dtype)
     weights = samples if protocol.settings.weighting == "samples" else None
     with torch.no_grad(), single_thread(when=protocol.is_small):
+        contexts = protocol.algorithm.contexts(replica)
         received = Received.of(parts, round_.server, share=round_.share, weights=weights)
         down, server = round_.scheduled(protocol.algorithm).server_step(server, replica, received)
         try:
-            frame = encode(down, FrameKind.DOWN, number)
+            frame = encode(down, FrameKind.DOWN, number, contexts)
         except WireError as error:
             raise DivergedError(f"Round {number} cannot be told to the clients: {error}  {_ADVICE}") from None
-        replica = protocol.advance(replica, decode(frame))
+        replica = protocol.advance(replica, decode(frame, contexts=contexts))
     if not all(bool(vector.isfinite().all()) for vector in (*replica.values(), *server.values())):
         raise DivergedError(f"Round {number} left values that are not finite numbers.  {_ADVICE}")
     return EndedRound(frame, down, replica, server)

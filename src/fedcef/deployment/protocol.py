@@ -14,6 +14,7 @@ from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.simulation import snapshots
 from fedcef.wire import Frame, FrameKind, decode, encode
+from fedcef.wire.frame import FRAME
 
 
 class Protocol:
@@ -24,8 +25,8 @@ class Protocol:
             raise ConfigError("A budget is spent by the simulator only; leave budget out in a deployment.")
         self.settings, self.num_clients = settings, settings.num_clients
         self.z0, self.state_dict = problem.z0.cpu(), problem.state_dict
-        self.algorithm = settings.build_algorithm(problem)
         self.rounds = Rounds(settings, settings.num_clients)
+        self.algorithm = settings.build_algorithm(problem).for_share(self.rounds.share)
         self.clients_have_state = bool(self.algorithm.client_init(self.z0))
 
     @property
@@ -56,10 +57,12 @@ class Protocol:
 
         An entry that does not come next, or a snapshot of an earlier round, changes nothing.
         """
-        entry = decode(frame, max_dim=self.dim)
-        if entry.kind == FrameKind.STATE and entry.round >= seen:
-            return entry.round, {name: payload.dense() for name, payload in entry.message.items()}
-        if entry.kind == FrameKind.DOWN and entry.round == seen:
+        kind, round_ = kind_and_round(frame)
+        if kind == FrameKind.STATE and round_ >= seen:
+            message = decode(frame, max_dim=self.dim).message
+            return round_, {name: payload.dense() for name, payload in message.items()}
+        if kind == FrameKind.DOWN and round_ == seen:
+            entry = decode(frame, max_dim=self.dim, contexts=self.algorithm.contexts(replica))
             return seen + 1, self.advance(replica, entry)
         return seen, replica
 
@@ -68,6 +71,12 @@ class Protocol:
         rehearsal, key = replace(self.algorithm, local_steps=1), self.rounds.of_client(0, 0).compression
         up, _ = rehearsal.local(self.start(), rehearsal.client_init(self.z0), lambda x, k: torch.zeros_like(x), key)
         return {name: payload.dim for name, payload in up.items()}
+
+
+def kind_and_round(frame: bytes) -> tuple[int, int]:
+    """What a whole frame is and of which round; its parts, which may need a context, are not looked at."""
+    (kind, _, round_), _ = FRAME.unpack(frame)
+    return kind, round_
 
 
 def snapshot(replica: State, round_: int) -> bytes:

@@ -26,7 +26,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from fedcef.algorithms.algorithm import State
+from fedcef.algorithms.algorithm import Message, State
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
 from fedcef.deployment.accepted_replies import AcceptedReplies, Note
@@ -34,7 +34,7 @@ from fedcef.deployment.checks import checked_message, hash_of
 from fedcef.deployment.client_sums import ClientSums
 from fedcef.deployment.end_round import AcceptedReply, EndedRound, count, end_round
 from fedcef.deployment.identity import Roster, read_run_id, settings_digest
-from fedcef.deployment.messages import Stamp, decode_result
+from fedcef.deployment.messages import Result, Stamp, decode_result
 from fedcef.deployment.protocol import Protocol, snapshot
 from fedcef.deployment.records import record_of, summary_of
 from fedcef.deployment.round_log import RoundLog
@@ -42,8 +42,9 @@ from fedcef.runs.folder import RunFolder
 from fedcef.runs.model_file import encode_model
 from fedcef.runs.reader import Record
 from fedcef.simulation import snapshots
+from fedcef.simulation.averaging import running_mean, started, trained_model
 from fedcef.simulation.ledger import Ledger
-from fedcef.wire import FrameKind, encode, frame_nbytes
+from fedcef.wire import Contexts, FrameKind, encode, frame_nbytes
 from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
 
 Evaluate = Callable[[Tensor], Mapping[str, float]]
@@ -72,6 +73,7 @@ class ServerState:
         self.round = 0
         self.replica: State = protocol.start()
         self.server: State = protocol.algorithm.server_init(protocol.z0)
+        self.average: State = started(protocol.z0) if protocol.settings.averaging else {}
         self.ledger = Ledger.empty(n, protocol.z0.device)
         self.last: list[Stamp | None] = [None] * n  # the state of each client after its last accepted message
         self.have: list[int | None] = [0] * n  # rounds that each client's replica has seen; None: it takes a snapshot
@@ -85,6 +87,11 @@ class ServerState:
         self.sums = ClientSums(path / "sums", disk, protocol.adds_up or (), protocol.dim)
         self._replay()
         self.log.forget(longer_than=self.whole_size)
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """What this round's messages are coded with."""
+        return self.protocol.algorithm.contexts(self.replica)
 
     @cached_property
     def replica_hash(self) -> bytes:
@@ -117,8 +124,12 @@ class ServerState:
         return (self.snapshot_frame,)
 
     def model(self) -> Tensor:
-        """The current point, (p,)."""
-        return self.protocol.algorithm.model(self.replica)
+        """The trained model so far, (p,): the current point, or the running mean."""
+        return trained_model(self.average, self.protocol.algorithm.model(self.replica))
+
+    def checked(self, result: Result) -> Message:
+        """The up-message of a result of this round; anything wrong with it raises Unusable."""
+        return checked_message(result.frame, self.round, self.up_parts, self.protocol.z0.dtype, self.contexts)
 
     # a round ends
 
@@ -133,7 +144,10 @@ class ServerState:
 
     def commit(self, accepted: Sequence[AcceptedReply], ended: EndedRound, note: Note) -> None:
         """Make the end of the round durable, and only then true."""
-        self.replies.append(self.round, note, [(one.client, one.reply) for one in accepted])
+        in_context = bool(self.contexts)
+        plain = [encode(one.message, FrameKind.UP, self.round) if in_context else b"" for one in accepted]
+        replies = [(one.client, one.reply, frame) for one, frame in zip(accepted, plain, strict=True)]
+        self.replies.append(self.round, note, replies)
         self.log.append(ended.frame)
         self._adopt(accepted, ended, note)
         self.log.forget(longer_than=self.whole_size)
@@ -162,7 +176,12 @@ class ServerState:
             "have": self.have,
             "note": self.note,
         }
-        parts = {"replica": self.replica, "server": self.server, "ledger": self.ledger.state()}
+        parts = {
+            "replica": self.replica,
+            "server": self.server,
+            "average": self.average,
+            "ledger": self.ledger.state(),
+        }
         tensors = {f"{part}/{name}": tensor for part, state in parts.items() for name, tensor in state.items()}
         write_checkpoint(self.folder.snapshot, header, tensors, self.disk)
         self.sums.fold(self.replies, self.round)
@@ -199,8 +218,11 @@ class ServerState:
             self.have[one.client] = self.round
         self.ledger = count(self.ledger, accepted, ended, note["listeners"])
         self.replica, self.server, self.note = ended.replica, ended.server, note
+        round_ = self.protocol.rounds.at(self.round)
+        model = round_.scheduled(self.protocol.algorithm).model(self.replica)
+        self.average = running_mean(self.average, model, round_.number, self.protocol.settings.averaging)
         self.round += 1
-        for known in ("replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
+        for known in ("contexts", "replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
             self.__dict__.pop(known, None)
 
     def _record(self, round_: int, accepted: int) -> Record:
@@ -220,11 +242,11 @@ class ServerState:
             raise RunError(f"The snapshot {error}  Put it back from a copy, or begin a new run.") from None
         if not header["round"]:  # a folder that was just made
             return
-        parts: dict[str, State] = {"replica": {}, "server": {}, "ledger": {}}
+        parts: dict[str, State] = {"replica": {}, "server": {}, "average": {}, "ledger": {}}
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")
             parts[part][name] = tensor
-        self.replica, self.server = parts["replica"], parts["server"]
+        self.replica, self.server, self.average = parts["replica"], parts["server"], parts["average"]
         self.ledger = Ledger.of(parts["ledger"])
         self.round, self.have = header["round"], header["have"]
         self.last = [None if stamp is None else Stamp.from_json(stamp) for stamp in header["last"]]
@@ -263,5 +285,4 @@ class ServerState:
 
     def _accepted(self, reply: bytes) -> AcceptedReply:
         result = decode_result(reply)
-        message = checked_message(result.frame, self.round, self.up_parts, self.protocol.z0.dtype)
-        return AcceptedReply(reply, result, message)
+        return AcceptedReply(reply, result, self.checked(result))

@@ -120,7 +120,7 @@ class Worker:
         oracle = self.gradients.in_round(order.round, algorithm.local_steps)
         with torch.no_grad(), matrix_units(self.settings.precision), single_thread(when=self.protocol.is_small):
             up, proposed = algorithm.local(replica, own, oracle, round_.compression)
-            frame = encode(up, FrameKind.UP, order.round)
+            frame = encode(up, FrameKind.UP, order.round, algorithm.contexts(replica))
         samples, seconds = self._samples, time.perf_counter() - began
         if self.settings.privacy:  # neither is needed, and both tell of the data
             samples, seconds = 1, 0.0

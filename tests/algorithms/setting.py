@@ -78,6 +78,7 @@ def received(up: Message, t: int = 0, share: float = 1.0) -> Received:
 def play(algorithm: Algorithm, problem: Quadratics, size: int | None = None) -> Iterator[tuple[State, State, State]]:
     """After every round: the replica, the clients' states and the server's; `size` of the clients take part, or all."""
     n, z0 = problem.num_clients, problem.z0
+    algorithm = algorithm.for_share((size or n) / n)
     replica, server = algorithm.replica_init(z0), algorithm.server_init(z0)
     clients = {name: v.repeat(n, 1) for name, v in algorithm.client_init(z0).items()}
     for t in count():
@@ -87,6 +88,7 @@ def play(algorithm: Algorithm, problem: Quadratics, size: int | None = None) -> 
         up, mine = algorithm.local(replica, mine, some.oracle, key)
         down, server = algorithm.server_step(server, replica, received(up, t, share=len(cohort) / n))
         replica = algorithm.advance(replica, down)
+        mine = algorithm.settled(mine, replica) if size else mine
         clients = {name: table.index_copy(0, cohort, mine[name]) for name, table in clients.items()} if size else mine
         yield replica, clients, server
 

@@ -78,6 +78,7 @@ class Vanishing:
 COHORT = "the step is a cohort's own mean gradient, and at the solution clients differ: z jumps with the cohort"
 DRIFT = "local steps are not corrected for what clients have in common: they drift apart"
 JUMPS = COHORT + "; and steps along subgradients of h jump about its kinks"
+MODEL = "the model itself is compressed, and at the solution loses what it loses anywhere"
 ONE_PROX = "local steps without a prox and one prox a round disagree by O(αK)"
 
 ONE_STEP = {"local_steps": 1}
@@ -90,10 +91,16 @@ TABLE: dict[str, list[Exact | Biased | Vanishing]] = {
     "fedcef": [
         Exact(),
         Exact({"mixing": 0.5}),
+        Exact({"own_part": 0.9, "mixing": 0.3}),
+        Exact({"participation": "averaged"}),
+        Exact({"participation": "averaged", "mixing": 0.5}),
         Exact({"downlink": "dense"}),
         Exact({"downlink": "lossy", "down_compressor": TopK(ratio=0.3)}),
+        Exact({"downlink": "lossy", "down_compressor": TopK(ratio=0.3), "participation": "averaged"}),
         Biased(0.01, DRIFT, ONE_STEP, alike=False, options={"drift_weight": 0.0}),
     ],
+    "tamuna": [Exact(), Exact({"senders": 2}), Exact({"senders": 2, "probability": 0.5})],
+    "fedcomloc": [Biased(0.4, MODEL, WHOLE, alike=False)],
     "fedavg": [Biased(0.2, COHORT, ONE_STEP)],
     "fedprox": [Biased(0.2, COHORT, ONE_STEP)],
     "fedavgm": [Biased(0.2, COHORT, ONE_STEP, options={"momentum": 0.5})],

@@ -6,12 +6,20 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS, FedCEF
 
-from .golden import composite_methods, compressed_methods, paper, scaffnew_family, server_methods, smooth_methods
+from .golden import (
+    composite_methods,
+    compressed_methods,
+    paper,
+    partial_methods,
+    scaffnew_family,
+    server_methods,
+    smooth_methods,
+)
 from .golden.by_hand import CLIENTS
 from .setting import Quadratics, simulate
 
 CASES = {**paper.CASES, **composite_methods.CASES, **compressed_methods.CASES, **smooth_methods.CASES}
-CASES |= server_methods.CASES | scaffnew_family.CASES
+CASES |= server_methods.CASES | scaffnew_family.CASES | partial_methods.CASES
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])

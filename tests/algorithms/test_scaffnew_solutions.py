@@ -1,13 +1,16 @@
 """Scaffnew, CompressedScaffnew, TAMUNA, FedComLoc and LoCoDL: where they end, with exact gradients, in float64."""
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 import torch
 
 from fedcef.algorithms import TAMUNA, CompressedScaffnew, FedComLoc, LoCoDL, Scaffnew
 from fedcef.compressors import RandK, TopK
+from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1, Zero
+from fedcef.simulation.simulation import Simulation
+from fedcef.wire import Dense, frame_nbytes
 
 from .scaffnew_setting import LONG, PROBLEM, H, K, N, play_told
 from .setting import play, settle, simulate
@@ -74,12 +77,36 @@ def test_tamuna_with_cohorts_that_are_told_is_exact(size, senders, h):
 
 
 def test_tamuna_with_cohorts_that_learn_it_when_they_return_is_not():
-    """The order of the published code; why the method asks for all clients as long as no engine tells."""
+    """The order of the published code; why the engine tells them."""
     tamuna = TAMUNA(**LONG, senders=2)
     *_, (replica, clients, _) = islice(play_told(tamuna, PROBLEM, 4, told=False), 400)
     assert not PROBLEM.stationarity(replica["z"], tamuna) < 0.5
     assert not clients["h_i"].mean(0).norm() < 0.5
-    assert not TAMUNA.partial_participation
+
+
+def told_in_the_simulator(h, rounds):
+    problem = lasso(h, num_clients=N, samples=30, dim=20, support=5, dtype=torch.float64)
+    tamuna = TAMUNA(local_lr=0.01, local_steps=K, senders=2, regularizer=h)
+    simulation = Simulation(problem, tamuna, batch_size=0, clients_per_round=3, precision="float64")
+    for _ in range(rounds):
+        simulation.step()
+    return problem, simulation
+
+
+def test_the_simulator_tells_its_cohorts():
+    problem, simulation = told_in_the_simulator(H, 1000)
+    z, x, y = simulation.model(), problem.train.inputs, problem.train.targets  # as many samples from each client
+    g = ((x @ z - y).unsqueeze(-1) * x).mean(0)
+    assert float((z - H.prox(z - g, 1.0)).norm()) <= 1e-8
+
+
+def test_what_they_are_told_is_counted():
+    """A frame for everyone who took part in a round, and for those who did not and take part in the next."""
+    _, simulation = told_in_the_simulator(Zero(), 20)
+    cohorts = [set(simulation.engine.rounds.cohort(t).tolist()) for t in range(21)]
+    told = sum(3 + len(after - before) for before, after in pairwise(cohorts))
+    frame = int(frame_nbytes({"z": Dense(simulation.model())}))
+    assert simulation.ledger.totals()["wire_down_bytes"] == told * frame
 
 
 @pytest.mark.parametrize("variant", ["com", "local", "global"])

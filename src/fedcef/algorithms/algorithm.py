@@ -93,6 +93,9 @@ class Algorithm(ABC):
     mean, so that a client may simply start anew; None that this is not known, so that it is not let in again.
     """
 
+    hears_the_end: ClassVar[bool] = False
+    """Whether, of a cohort, the participants must be told how their round ended, by `settled`; that is counted, too."""
+
     def __post_init__(self) -> None:
         name = type(self).__name__
         if not (self.steps_locally or isinstance(self.local_update, SGD)):
@@ -151,6 +154,10 @@ class Algorithm(ABC):
     def contexts(self, replica: State) -> Contexts:
         """What the parts of a round's messages are coded with, both ways, from the replica before the round."""
         return {}
+
+    def settled(self, client: State, replica: State) -> State:
+        """A participant's state once it knows the replica in which its round ended; only where it `hears_the_end`."""
+        return client
 
     def model(self, replica: State) -> Vector:
         """The point that is evaluated and deployed: (p,)."""

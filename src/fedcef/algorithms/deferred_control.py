@@ -12,11 +12,11 @@ h̄ is the mean of all clients' h_i; the server adds it up as h̄ ← h̄ + (mea
 η_g = 1, h̄ = 0 and z = x̄.  The proximal step with h̄ is ours, after ProxSkip (scaffnew.py).  At a fixed point z = x_i
 = x̄ and h_i = ∇f_i(z), so z = prox_{βh}(z - β∇f(z)): exact, if what is sent of x_i is x_i itself in the entries sent.
 
-The last line needs the z at the end of a round in which the client took part.  It does not learn it before the next
-order, and then only if it takes part in the very next round.  So the client keeps x_i and w_i, and `settled` does the
-line at the beginning of its next round.  With all clients in every round that is the published order.  With some of
-them it is not: Σ h_i = N h̄ would be lost, and with it the solution.  For cohorts an engine must call `settled` when a
-round has ended, and count what its participants are sent for that.  None does yet, so all clients take part.
+The last line needs the z at the end of a round in which the client took part.  So the client keeps x_i and w_i.  With
+all clients in every round it does the line, by `settled`, at the beginning of the next round, where it still knows that
+z.  With some of them it would not: Σ h_i = N h̄ would be lost, and with it the solution.  So for cohorts the simulator
+calls `settled` when a round has ended, and counts the message that its participants are then sent.  A deployment does
+not tell them, and asks for all clients.
 """
 
 from __future__ import annotations

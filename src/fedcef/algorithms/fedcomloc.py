@@ -12,8 +12,9 @@ What is compressed is the model, and not a difference: under Top-k clients send 
 vanish at a solution, so the limit is beside it by what C takes away from it, whatever the step.  With the identity it
 is Scaffnew, and the fixed point is exact.
 
-Reconstructed: the abstract and the names of the variants were at hand, the algorithm was not.  The paper draws cohorts;
-here all clients take part, for the reason given in deferred_control.py.  The prox is ours, before C in "global".
+Reconstructed: the abstract and the names of the variants were at hand, the algorithm was not.  The paper draws cohorts,
+and so may the simulator; a deployment asks for all clients (deferred_control.py).  The prox is ours, before C in
+"global".
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class FedComLoc(DeferredControl):
     variant: Literal["com", "local", "global"] = "com"
     """What is compressed: what clients send, the points at which they take gradients, or what the server sends."""
 
+    partial_participation: ClassVar[bool] = True
+    hears_the_end: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:

@@ -237,7 +237,7 @@ def clients_needed(protocol: Protocol, deployment: DeploymentSettings) -> int:
     """How many accepted replies a round needs; settings by which it could never have them are refused."""
     settings, asked, n = protocol.settings, protocol.rounds.cohort_size, protocol.num_clients
     counted_by_samples = settings.weighting == "samples" and protocol.clients_have_state
-    everyone = not protocol.algorithm.partial_participation or counted_by_samples
+    everyone = not protocol.algorithm.partial_participation or protocol.algorithm.hears_the_end or counted_by_samples
     needed = n if everyone else deployment.min_clients
     if needed > asked:
         raise ConfigError(

@@ -46,12 +46,14 @@ class Engine:
         )
         down, server = algorithm.server_step(state.server, state.replica, received)
         replica = algorithm.advance(state.replica, down)
+        told = round_.clients if algorithm.hears_the_end and round_.share < 1 else None
+        proposed = proposed if told is None else algorithm.settled(proposed, replica)
         after = RunState(
             replica=replica,
             server=server,
             clients=state.clients.put(round_.clients, proposed),
             ledger=state.ledger.add_round(
-                up, down, replica, self.rounds.cohort(round_.number + 1), algorithm.contexts(state.replica)
+                up, down, replica, self.rounds.cohort(round_.number + 1), algorithm.contexts(state.replica), told
             ),
             average=running_mean(
                 state.average, algorithm.model(replica), round_.number, self.rounds.training.averaging

@@ -69,16 +69,20 @@ class Column:
 
         return cls(zeros(), zeros(), zeros(), zeros(num_clients))
 
-    def add(self, sizes: Sizes, listeners: Tensor) -> Column:
-        """The column after a round; `listeners` are the clients that take part in the next one."""
-        log, have = self.log + sizes.down, self.have[listeners]
+    def add(self, sizes: Sizes, listeners: Tensor, told: Tensor | None = None) -> Column:
+        """The column after a round; `listeners` take part in the next one, and `told` are sent its end in any case."""
+        log, everyone, down = self.log + sizes.down, self.have, self.down
+        if told is not None:  # who took part has the log up to this round
+            everyone = _up_to(log, everyone, told)
+            down = down + len(told) * torch.minimum(sizes.down, sizes.whole)
+        have = everyone[listeners]
         sent = torch.minimum(log - have, torch.where(have < self.log, sizes.snapshot, sizes.whole))
         beyond = (sent - sizes.down).clamp(min=0).sum()
         return Column(
             up=self.up + sizes.up.sum(),
-            down=self.down + sent.sum(),
+            down=down + sent.sum(),
             log=log,
-            have=self.have.index_fill(0, listeners, 0).index_add(0, listeners, log.expand(len(listeners))),
+            have=_up_to(log, everyone, listeners),
             catch_up=beyond if self.catch_up is None else self.catch_up + beyond,
         )
 
@@ -97,12 +101,18 @@ class Ledger:
         """The ledger before the first round."""
         return cls(Column.empty(num_clients, device), Column.empty(num_clients, device))
 
-    def add(self, wire: Sizes, paper: Sizes, listeners: Tensor) -> Ledger:
-        """The ledger after a round of these sizes; `listeners` are the clients that take part in the next one."""
-        return Ledger(self.wire.add(wire, listeners), self.paper.add(paper, listeners))
+    def add(self, wire: Sizes, paper: Sizes, listeners: Tensor, told: Tensor | None = None) -> Ledger:
+        """The ledger after a round of these sizes; `listeners` and `told` as for a column."""
+        return Ledger(self.wire.add(wire, listeners, told), self.paper.add(paper, listeners, told))
 
     def add_round(
-        self, up: Message, down: Message, replica: State, listeners: Tensor, contexts: Contexts = NOTHING
+        self,
+        up: Message,
+        down: Message,
+        replica: State,
+        listeners: Tensor,
+        contexts: Contexts = NOTHING,
+        told: Tensor | None = None,
     ) -> Ledger:
         """The ledger after a round with these messages, coded with these contexts, which ended in this replica."""
         some = len(listeners) < len(self.wire.have)
@@ -110,7 +120,7 @@ class Ledger:
         wire = Sizes.of(frame_nbytes, *up_and_down, replica, anyone_away=some)
         up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
         paper = Sizes.of(frame_paper_nbytes, *up_and_down, replica, anyone_away=some)
-        return self.add(wire, paper, listeners)
+        return self.add(wire, paper, listeners, told)
 
     def anyone_away(self, listeners: Tensor) -> bool:
         """Whether one of these clients missed more than the round to come, read back."""
@@ -149,6 +159,11 @@ class Ledger:
             for name in ("wire", "paper")
         )
         return cls(wire, paper)
+
+
+def _up_to(log: Tensor, have: Tensor, clients: Tensor) -> Tensor:
+    """How much of the log everyone has once these clients have all of it."""
+    return have.index_fill(0, clients, 0).index_add(0, clients, log.expand(len(clients)))
 
 
 def _or_zero(column: Column) -> Tensor:

@@ -65,3 +65,13 @@ def test_every_method_tells_what_its_messages_are(tmp_path, name):
     facts, _ = facts_of(tmp_path, f"algorithm.name={name}", "local_lr=0.001", *compressor)
     for message in facts["messages"].values():
         assert 0 < sum(part["values"] + part["indices"] for part in message["parts"]) < message["bytes"]
+
+
+def test_a_message_is_one_of_its_whole_cohort(tmp_path):
+    """Two of four clients send each entry, so that a client sends half of the 200, and the number of its column."""
+    facts, summary = facts_of(
+        tmp_path, "algorithm.name=compressed_scaffnew", "algorithm.senders=2", "compressor.name=identity"
+    )
+    up = facts["messages"]["up"]
+    assert [(part["name"], part["values"]) for part in up["parts"]] == [("x", 4 * 100), ("column", 4)]
+    assert up["bytes"] == summary["wire_up_bytes"] / (3 * 4)

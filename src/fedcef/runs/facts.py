@@ -5,9 +5,10 @@ They are kept in `facts.json` of the run folder, for the report:
     clients   samples of each client and, where targets are classes, how many of each class
     messages  the bytes of one message by direction and part: values, indices, and all else (heads, checksum)
 
-The message up is a rehearsal: the first client of the last round works once more from the point where the run ended,
-and nobody hears of it.  The message down is the last round's own.  Both are encoded and decoded again, so that what is
-counted is real bytes.  Nothing here happens within a round.
+The message up is a rehearsal: the clients of the last round work once more from the point where the run ended, and
+nobody hears of it but the report, which looks at the first one's message.  The others are there because what a client
+sends may depend on its place among them.  The message down is the last round's own.  Both are encoded and decoded
+again, so that what is counted is real bytes.  Nothing here happens within a round.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import torch
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.core.precision import matrix_units
-from fedcef.core.threads import single_thread
 from fedcef.problems.problem import Problem
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import FrameKind, Payload, Relay, Seeded, Sparse, WireError, decode, encode
@@ -53,10 +53,10 @@ def client_facts(problem: Problem) -> Facts:
 
 def _rehearsed(simulation: Simulation) -> Message:
     """The message that the first client of the last round would send from where the run is now."""
-    rounds, last = simulation.engine.rounds, simulation.round - 1
+    last = simulation.engine.rounds.at(simulation.round - 1)
     precision = matrix_units(simulation.training.precision)
-    with torch.no_grad(), precision, simulation.on_device(), single_thread(when=True):
-        up, _ = simulation.current_engine().work(simulation.state, rounds.at(last, rounds.cohort(last)[:1]))
+    with torch.no_grad(), precision, simulation.on_device(), simulation.threads():
+        up, _ = simulation.current_engine().work(simulation.state, last)
     return {name: payload.rows()[0] for name, payload in up.items()}
 
 

@@ -45,7 +45,7 @@ class FetchSGD(SmoothMethod):
     kept: Fraction = 0.01
     """k, as a share of p: how many entries of the model move in a round."""
     momentum: Memory = 0.0
-    """ρ: how much of the last step is repeated.  0 is the default of the authors' code, 0.9 what their paper takes; that
+    """ρ: how much of the last step is repeated.  0 is the default of the authors' code; 0.9, which their paper takes,
     asks for a shorter step."""
     removal: Literal["zero", "subtract"] = "zero"
     """How the step leaves the memory: its cells are set to 0, in the momentum as well, or its sketch is subtracted."""

@@ -32,7 +32,7 @@ def fitted(problem: Problem, algorithm: Algorithm, rounds: int) -> Algorithm:
         raise ConfigError("The regulariser belongs to the problem; give it to Problem.build, not to the algorithm.")
     name = type(algorithm).__name__
     if not algorithm.compresses and not isinstance(algorithm.compressor, Identity):
-        raise ConfigError(f"{name} sends its vectors whole and has no place for a compressor.")
+        raise ConfigError(f"{name} has no place for a compressor; leave it out.")
     check_prox_steps(type(problem.regularizer).__name__, problem.regularizer, name, algorithm, rounds)
     fit = {field: compressor.fit(problem.layout) for field, compressor in compressors.items()}
     return replace(algorithm, regularizer=problem.regularizer, **fit)

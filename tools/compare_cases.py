@@ -2,6 +2,10 @@
 
 A case has `args` for the command line, with `cut` for a run that is interrupted and resumed, or the name of a function
 of `PYTHON`.  Its key names the folder that it writes to; the key's first word is its group in the table.
+
+Trees may be of different ages.  `method` names the method of a case, which an older tree may lack: then there is
+nothing to compare.  `then` are arguments by which a newer tree does what an older one did, and which the older one
+would refuse.
 """
 
 from __future__ import annotations
@@ -25,9 +29,10 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
 }
 
 WHOLE = ["zhang", "fedavg", "fedda", "fedcanon", "fedmid", "fast_fedda", "c_fedda", "feddr", "fedadmm", "fedprox"]
-WHOLE += ["scaffold", "feddyn", "fedpd", "feddc"]
+WHOLE += ["scaffold", "feddyn", "fedpd", "feddc", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "fetchsgd", "fedbuff"]
+WHOLE += ["scaffnew", "compressed_scaffnew", "tamuna"]
 COMPRESSING = ["fedcef", "scallion", "scafcom", "ef14", "ef21", "ef21_sgdm", "ef21_prox", "ef21_bc", "econtrol"]
-COMPRESSING += ["qsparse", "fedpaq", "fedcomgate", "fed_ef"]
+COMPRESSING += ["qsparse", "fedpaq", "fedcomgate", "fed_ef", "ef21_pp", "dasha_pp", "fedcomloc", "locodl"]
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -73,6 +78,9 @@ COMPRESSORS += ["scaled_sign", "one_bit", "three_lc", "terngrad", "qsgd", "natur
 REGULARIZERS = ["zero", "l1", "elastic_net", "l2_norm", "linf", "group_lasso", "sparse_group_lasso", "nuclear", "tv"]
 REGULARIZERS += ["fused_lasso", "slope", "box", "simplex", "l1_ball", "nuclear_ball", "l0", "mcp", "scad"]
 VALUES = ["uniform4", "uniform8", "log3", "sign", "float16", "bfloat16"]
+
+OLD_RULE = "averaged"
+"""The one rule that FedCEF had for cohorts before it had a choice."""
 
 BASE: dict[str, Any] = {
     "rounds": 4,
@@ -129,7 +137,9 @@ def _run(changes: dict[str, Any], without: list[str] | None = None) -> Case:
     if table.pop("model", None) == {}:
         del table["model.name"]
         table["model"] = {}
-    return {"args": ["run", "demo", *_set(table)]}
+    method = table.get("algorithm.name", "fedcef")
+    then = _set({"algorithm.participation": OLD_RULE}) if method == "fedcef" and "clients_per_round" in table else []
+    return {"args": ["run", "demo", *_set(table)], "method": method, "then": then}
 
 
 def _set(changes: dict[str, Any]) -> list[str]:
@@ -163,8 +173,11 @@ def _python_run(fedcef: Any, out: Any = None, method: str = "FedCEF", ratio: flo
 
     model, clients, test = _clients()
     problem = fedcef.Problem.build(model, cross_entropy, clients=clients, test=test, regularizer=fedcef.L1(1e-3))
-    compressor = {"compressor": fedcef.TopK(ratio=ratio)} if method == "FedCEF" else {}
-    algorithm = getattr(fedcef, method)(local_lr=0.05, local_steps=3, **compressor)
+    kind = getattr(fedcef, method)
+    own: dict[str, Any] = {"compressor": fedcef.TopK(ratio=ratio)} if method == "FedCEF" else {}
+    if hasattr(kind, "participation"):
+        own["participation"] = OLD_RULE
+    algorithm = kind(local_lr=0.05, local_steps=3, **own)
     options = {"rounds": 7, "eval_every": 2, "batch_size": 5, **options}
     return fedcef.run(problem, algorithm, **options, **({"out": out} if out else {}))
 

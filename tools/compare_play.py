@@ -27,6 +27,9 @@ from safetensors.torch import load_file
 
 SAMPLES = {"mnist": (240, 100), "cifar10": (40, 20)}  # of training and test, from the front
 UNLIKE = {"wall_s", "versions"}  # differ between any two runs
+NO_SUCH_METHOD = "no such method"
+"""How a case ends in a tree that is older than its method."""
+
 Result = dict[str, Any]
 
 
@@ -41,12 +44,14 @@ def play(todo: dict[str, Case], out: Path) -> None:
     for key, case in todo.items():
         began, folder = time.perf_counter(), out / key
         folder.mkdir(parents=True)
-        if "python" in case:
+        if case.get("method", "fedcef") not in import_module("fedcef.algorithms").ALGORITHMS:
+            told: Result = {"ended": NO_SUCH_METHOD, "given": None}
+        elif "python" in case:
             told = _outcome(_from_python, case, folder / "run")
         elif "cut" in case:
             told = _cut_and_resumed(app, case, folder / "run")
         else:
-            told = _outcome(app, [*case["args"], "--out", str(folder / "run")], standalone_mode=False)
+            told = _outcome(app, [*_args(case), "--out", str(folder / "run")], standalone_mode=False)
         told["files"] = _files(folder / "run")
         (folder / "result.json").write_text(json.dumps(told), "utf-8")
         print(f"{time.perf_counter() - began:7.2f} s  {key}: {told['ended']}", flush=True)
@@ -96,6 +101,12 @@ def _outcome(work: Callable[..., object], *args: object, **kwargs: object) -> Re
     return {"ended": "done", "given": given if isinstance(given, dict) else None}
 
 
+def _args(case: Case) -> list[str]:
+    """A case's arguments, with those for newer trees if this is one."""
+    newer = hasattr(import_module("fedcef").FedCEF, "participation")
+    return [*case["args"], *(case.get("then", []) if newer else [])]
+
+
 def _from_python(case: Case, path: Path) -> Result:
     """The records and vectors of a history or an estimator."""
     import fedcef
@@ -123,7 +134,7 @@ def _cut_and_resumed(app: Callable[..., object], case: Case, path: Path) -> Resu
 
     watcher = Thread(target=interrupt)
     watcher.start()
-    first = _outcome(app, [*case["args"], "--out", str(path)], standalone_mode=False)
+    first = _outcome(app, [*_args(case), "--out", str(path)], standalone_mode=False)
     over.set()
     watcher.join()
     if first["ended"] not in ("interrupted", "exit code 130"):

@@ -44,6 +44,7 @@ def run(
     local_schedule: Schedule | str = Constant(),
     server_schedule: Schedule | str = Constant(),
     budget: int | str | None = None,
+    averaging: float = 0.0,
     oracle: OracleName = "auto",
     precision: Precision = "float32",
     cuda_graphs: bool = True,
@@ -71,6 +72,8 @@ def run(
         local_schedule: A factor on local_lr (`fedcef.core.schedules`), or its name.
         server_schedule: A factor on server_lr, likewise.
         budget: All bytes of the run, e.g. "3MB": ratios then change from round to round.
+        averaging: What a round's model is worth less with each further round, in the running mean that is returned; 0 =
+            the last round's model.
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
         cuda_graphs: Whether a GPU replays a recording of the round.
@@ -99,6 +102,7 @@ def run(
         "local_schedule": local_schedule,
         "server_schedule": server_schedule,
         "budget": budget,
+        "averaging": averaging,
         "oracle": oracle,
         "precision": precision,
         "cuda_graphs": cuda_graphs,

@@ -112,7 +112,7 @@ def test_a_client_keeps_one_vector_where_some_are_away():
 
 
 def test_clients_that_are_seen_once_make_it_fedavg():
-    """Uncompressed, N → ∞: nobody has a part of its own, so c is a cohort's mean gradient and nothing corrects steps."""
+    """Uncompressed, N → ∞: nobody has a part of its own, so c is a cohort's mean gradient and corrects nothing."""
 
     def distance(num_clients):
         many = Quadratics(PROBLEM.a.repeat(num_clients // N, 1, 1), PROBLEM.b.repeat(num_clients // N, 1))

@@ -49,7 +49,7 @@ def page(name: str, docs: Path) -> str:
     facts = [
         f'`algorithm.name = "{name}"`, class `{kind.__name__}`, [the code](../../src/fedcef/algorithms/{source})',
         f"[Status, limits and tests]({section(name, docs)})",
-        "Compresses what clients send" if kind.compresses else "Sends its vectors whole",
+        "Compresses what clients send" if kind.compresses else "Has no place for a compressor",
         "Works with some of the clients" if kind.partial_participation else "Needs all clients in every round",
     ]
     return "\n\n".join(

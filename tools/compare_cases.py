@@ -3,8 +3,8 @@
 A case has `args` for the command line, with `cut` for a run that is interrupted and resumed, or the name of a function
 of `PYTHON`.  Its key names the folder that it writes to; the key's first word is its group in the table.
 
-Trees may be of different ages.  `method` names the method of a case, which an older tree may lack: then there is
-nothing to compare.  `then` are arguments by which a newer tree does what an older one did, and which the older one
+Trees may be of different ages.  `method` and `experiment` name what an older tree may lack: then there is nothing to
+compare.  `then` are arguments by which a newer tree does what an older one did, and which the older one
 would refuse.
 """
 
@@ -26,6 +26,9 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["mnist", "mnist_stability", "paper_mnist", "frontier_mnist", "sparse_mnist"], IMAGES),
     "paper_cifar10": IMAGES | {"num_clients": 2, "rounds": 2, "batch_size": 2},
     "frontier_cifar10": IMAGES | {"num_clients": 2, "rounds": 2, "batch_size": 2, "snapshot_every": 0, "eval.every": 2},
+    "participation": TINY | {"num_clients": 6, "clients_per_round": 2, "local_steps": 2},
+    "partial_mnist": IMAGES | {"clients_per_round": 2},
+    "partial_cifar10": IMAGES | {"clients_per_round": 2, "rounds": 2, "batch_size": 2},
 }
 
 WHOLE = ["zhang", "fedavg", "fedda", "fedcanon", "fedmid", "fast_fedda", "c_fedda", "feddr", "fedadmm", "fedprox"]
@@ -103,7 +106,7 @@ def cases() -> dict[str, Case]:
 
 def _cases() -> Iterator[tuple[str, Case]]:
     for name, changes in EXPERIMENTS.items():
-        yield f"experiments/{name}", {"args": ["compare", name, *_set(changes)]}
+        yield f"experiments/{name}", {"args": ["compare", name, *_set(changes)], "experiment": name}
     for method in COMPRESSING + WHOLE:
         chosen: dict[str, Any] = {"algorithm.name": method}
         if method in COMPRESSING:

@@ -27,8 +27,8 @@ from safetensors.torch import load_file
 
 SAMPLES = {"mnist": (240, 100), "cifar10": (40, 20)}  # of training and test, from the front
 UNLIKE = {"wall_s", "versions"}  # differ between any two runs
-NO_SUCH_METHOD = "no such method"
-"""How a case ends in a tree that is older than its method."""
+NOT_THERE = "not there"
+"""How a case ends in a tree that is older than its method or its experiment."""
 
 Result = dict[str, Any]
 
@@ -44,8 +44,8 @@ def play(todo: dict[str, Case], out: Path) -> None:
     for key, case in todo.items():
         began, folder = time.perf_counter(), out / key
         folder.mkdir(parents=True)
-        if case.get("method", "fedcef") not in import_module("fedcef.algorithms").ALGORITHMS:
-            told: Result = {"ended": NO_SUCH_METHOD, "given": None}
+        if not _is_there(case):
+            told: Result = {"ended": NOT_THERE, "given": None}
         elif "python" in case:
             told = _outcome(_from_python, case, folder / "run")
         elif "cut" in case:
@@ -99,6 +99,14 @@ def _outcome(work: Callable[..., object], *args: object, **kwargs: object) -> Re
         print(f"{type(error).__name__}: {error}")
         return {"ended": type(error).__name__, "given": None}
     return {"ended": "done", "given": given if isinstance(given, dict) else None}
+
+
+def _is_there(case: Case) -> bool:
+    """Whether this tree has what the case is about."""
+    experiment = (
+        Path(str(import_module("fedcef").__file__)).parent / "experiments" / f"{case.get('experiment', 'demo')}.toml"
+    )
+    return experiment.is_file() and case.get("method", "fedcef") in import_module("fedcef.algorithms").ALGORITHMS
 
 
 def _args(case: Case) -> list[str]:

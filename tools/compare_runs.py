@@ -7,8 +7,8 @@ records (but for wall_s), summaries (but for wall_s and versions), settings, fac
 every tensor of models and snapshots.  MNIST and CIFAR-10 must be in the cache (`fedcef data get mnist`); only their
 first samples are used.  With --cache the results of the first tree are kept: the next comparison runs only the second.
 
-Methods that the first tree does not have are only seen to run, or to refuse, in the second.  Differences that the
-CHANGELOG announces are counted and named, and are no reason to fail.
+Methods and experiments that the first tree does not have are only seen to run, or to refuse, in the second.
+Differences that the CHANGELOG announces are counted and named, and are no reason to fail.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from compare_cases import Case, cases
-from compare_play import NO_SUCH_METHOD, Result
+from compare_play import NOT_THERE, Result
 
 HERE = Path(__file__).parent
 ASKED_FOR = {
     r"compressors/randk: files/config/compressor/scaled is gone": "an older name of `unbiased`, read but not written",
     r".*_catch_up(_bytes)? is new.*": "what clients get because they were away has a column of its own",
     r".*config/algorithm/(participation|own_part|index_code) is new.*": "options of FedCEF that there were not",
+    r"experiments/frontier_cifar10: files/([^/]*context/\w+ is new|summary was).*": "variants that there were not",
     r".*cohort.*(wire|paper)_down(_bytes)? was .*": "a snapshot goes to those who come back without its zeros",
 }
 """Differences that the CHANGELOG announces, and why; the whole line is matched."""
@@ -131,7 +132,7 @@ def report(before: dict[str, Result], after: dict[str, Result]) -> int:
     for key in before:
         groups[key.partition("/")[0]].append(key)
     print(f"\n{'what':<14}{'cases':>6}{'runs':>6}{'refused':>9}{'records':>9}{'tensors':>9}  equal?")
-    new = {key for key in before if before[key]["ended"] == NO_SUCH_METHOD}
+    new = {key for key in before if before[key]["ended"] == NOT_THERE}
     differing = {
         key: list(_broken(after[key], "second") if key in new else _between(before[key], after[key])) for key in before
     }
@@ -153,7 +154,7 @@ def report(before: dict[str, Result], after: dict[str, Result]) -> int:
     for reason, count_of_lines in announced.items():
         print(f"  as the CHANGELOG says, {count_of_lines} times: {reason}")
     if new:
-        print(f"  {len(new)} cases are of methods that the first tree does not have")
+        print(f"  {len(new)} cases are of methods and experiments that the first tree does not have")
     return int(any(differing.values()))
 
 
@@ -166,7 +167,7 @@ def _counts(result: Result) -> tuple[int, int, int, int]:
     in_memory = bool(given) and not runs
     return (
         runs + in_memory,
-        int(result["ended"] not in ("done", NO_SUCH_METHOD)),
+        int(result["ended"] not in ("done", NOT_THERE)),
         records + (len(given.get("records", ())) if in_memory else 0),
         tensors + (len(given.get("parameters", ())) if in_memory else 0),
     )

@@ -33,7 +33,7 @@ def solution() -> torch.Tensor:
     return end(Identity(), 150)
 
 
-@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("name", [name for name in COMPRESSORS if name != "auto"])  # which a run replaces by another
 def test_fedcef_ends_at_the_solution(name):
     options = SHORT.get(name, {"block": 8} if name in BLOCKS else {})
     found = end(COMPRESSORS[name](**options), 120)

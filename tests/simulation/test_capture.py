@@ -84,7 +84,7 @@ def test_no_algorithm_reads_anything_back(name, scheduled):
 
 
 @pytest.mark.parametrize("downlink", ["increment", "dense"])
-@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("name", [name for name in COMPRESSORS if name != "auto"])  # which a run replaces by another
 def test_no_compressor_reads_anything_back(name, downlink):
     play_without_values(FedCEF(**common(compressor=COMPRESSORS[name](), downlink=downlink)))
 

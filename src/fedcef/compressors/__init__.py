@@ -1,5 +1,6 @@
 """Compressors C for what is sent."""
 
+from fedcef.compressors.auto import Auto
 from fedcef.compressors.block_sparsifiers import BlockTopK, BlockwiseTopK
 from fedcef.compressors.compressor import Compressor, Identity
 from fedcef.compressors.low_rank import PowerSGD
@@ -30,12 +31,14 @@ COMPRESSORS: dict[str, type[Compressor]] = {
     "drive": Drive,
     "eden": Eden,
     "powersgd": PowerSGD,
+    "auto": Auto,
 }
 
 __all__ = [
     "COMPRESSORS",
     "QSGD",
     "STC",
+    "Auto",
     "BlockTopK",
     "BlockwiseTopK",
     "Compressor",

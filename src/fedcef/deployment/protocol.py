@@ -23,6 +23,8 @@ class Protocol:
     def __init__(self, settings: Settings, problem: Problem) -> None:
         if settings.budget:
             raise ConfigError("A budget is spent by the simulator only; leave budget out in a deployment.")
+        if settings.compressor["name"] == "auto":
+            raise ConfigError("compressor auto chooses in the simulator only; name what it chose there.")
         self.settings, self.num_clients = settings, settings.num_clients
         self.z0, self.state_dict = problem.z0.cpu(), problem.state_dict
         self.rounds = Rounds(settings, settings.num_clients)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcef.algorithms.algorithm import Algorithm
+from fedcef.compressors import COMPRESSORS, Compressor
 from fedcef.core.errors import ConfigError
+from fedcef.core.parts import make
 from fedcef.core.precision import Precision
 from fedcef.core.schedules import Constant, Schedule
 from fedcef.core.training import OracleName, Training, Weighting
@@ -43,6 +46,7 @@ def run(
     weighting: Weighting = "uniform",
     local_schedule: Schedule | str = Constant(),
     server_schedule: Schedule | str = Constant(),
+    compressor: Compressor | str | None = None,
     budget: int | str | None = None,
     averaging: float = 0.0,
     oracle: OracleName = "auto",
@@ -71,6 +75,7 @@ def run(
         weighting: How clients count: "uniform", or "samples" by how many they have.
         local_schedule: A factor on local_lr (`fedcef.core.schedules`), or its name.
         server_schedule: A factor on server_lr, likewise.
+        compressor: In place of the algorithm's; by name with its defaults, and "auto" is chosen for the budget.
         budget: All bytes of the run, e.g. "3MB": ratios then change from round to round.
         averaging: What a round's model is worth less with each further round, in the running mean that is returned; 0 =
             the last round's model.
@@ -114,6 +119,9 @@ def run(
         if watch is not None and "objective" in record:
             watch(record)
 
+    if compressor is not None and isinstance(algorithm, Algorithm):
+        named = make("compressor", COMPRESSORS, {"name": compressor}) if isinstance(compressor, str) else compressor
+        algorithm = replace(algorithm, compressor=named)
     algorithm = fitted(problem, algorithm, training.rounds)
     if out is not None:
         return run_in_folder(Path(out), problem, algorithm, training, label=label, resume=resume, watch=seen)

@@ -80,11 +80,15 @@ class Loop:
 
     def _play_all(self) -> None:
         simulation = self.simulation
-        ahead = _AHEAD if simulation.problem.z0.is_cuda else 0
+        ahead = _AHEAD if simulation.problem.z0.is_cuda and not simulation.listens else 0
         if self.last.get("round") != simulation.round:  # the start, or a round whose record was lost
             self._start(None)
+        else:
+            simulation.hear(self.last)
         while simulation.round < self._training.rounds:
             self._write_down(leave=ahead)
+            if simulation.is_done:
+                break
             self.down = simulation.step()
             self._start(self.down if self.sink.keeps_rounds and self._training.snapshot_every else None)
         self._write_down()
@@ -146,6 +150,8 @@ class Loop:
         self.last = {"round": round_, **sent, **ratios, **measures, "wall_s": wall_s}
         self.sink.record(self.last)
         self.watch(self.last)
+        if said := self.simulation.hear(self.last):
+            self.tell(round_, said)
 
     def tell(self, round_: int, sentence: str) -> None:
         """Tell a sentence, and keep it for whoever reads of the run."""

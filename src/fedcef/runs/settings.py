@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
-from fedcef.compressors import COMPRESSORS, Compressor, Identity
+from fedcef.compressors import COMPRESSORS, Auto, Compressor, Identity
 from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import Section, check, completed, find, is_path, make
@@ -27,7 +27,7 @@ from fedcef.problems.own import Clients, build_own
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 from fedcef.runs.deployment_settings import DeploymentSettings
-from fedcef.simulation.budget import check_levels
+from fedcef.simulation.choosing import check_choice
 
 IN_PYTHON = "python"
 """data.name of a problem that was made in Python, which no settings can build."""
@@ -136,8 +136,7 @@ class Settings(Training):
         compressor = make("compressor", COMPRESSORS, self.compressor)
         if not kind.compresses and not isinstance(compressor, Identity):
             raise ConfigError(
-                f"{name} sends its vectors whole and has no place for the compressor {self.compressor['name']}; "
-                "add compressor.name=identity."
+                f"{name} has no place for the compressor {self.compressor['name']}; add compressor.name=identity."
             )
         algorithm = make(
             "algorithm",
@@ -153,8 +152,11 @@ class Settings(Training):
             **self._down_compressor(kind, problem),
         )
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
-        if self.budget:
-            check_levels(algorithm)
+        check_choice(algorithm, self, problem)
+        if self.privacy and isinstance(compressor, Auto):
+            raise ConfigError(
+                "compressor auto does not plan with noise in the messages; name another, or leave [privacy] out."
+            )
         if self.privacy:
             return self.privacy.protect(name, algorithm, problem.z0, self.weighting, self.budget)
         return algorithm
@@ -222,8 +224,8 @@ class Settings(Training):
 def renewed(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table of an earlier version in today's words.
 
-    Rand-k's `scaled` is `unbiased`.  What a run wrote of itself names every option; where it names no rule for FedCEF with
-    some of the clients, there was but one.
+    Rand-k's `scaled` is `unbiased`.  What a run wrote of itself names every option; where it names no rule for FedCEF
+    with some of the clients, there was but one.
     """
     result = dict(table)
     method = result.get("algorithm")

@@ -26,6 +26,7 @@ def summary_of(settings: Settings, loop: Loop, status: str) -> Record:
         **{name: measures.pop(name, None) for name in _FIRST},
         **measures,
         **{name: loop.last.get(name, 0) for name in loop.simulation.ledger.on_device()},
+        **({"chosen": chosen} if (chosen := loop.simulation.chosen()) else {}),
         **_spent(settings, loop),
         "wall_s": round(loop.wall_s, 3),
         "versions": versions(),

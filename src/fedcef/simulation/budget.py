@@ -25,8 +25,10 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.round import rehearsal_key
 from fedcef.simulation.engine import Play
 from fedcef.simulation.rehearsal import rehearsed_bytes
+from fedcef.simulation.snapshots import whole
 from fedcef.simulation.spending import Spending
 from fedcef.simulation.state import RunState
+from fedcef.wire import frame_nbytes
 
 STEPS = range(-8, 9)  # ratios from 1/16 of the configured ones to 16 times them
 RESERVE = 1.1  # what is kept for each later round, in costs of the lowest level
@@ -37,17 +39,39 @@ STAY = 1.1  # a level is kept while it costs no more than this times its share: 
 class Budget:
     """How many bytes a run may send, up and down and for all clients, in so many rounds.
 
-    With `tilt` above 0 the first rounds get more than the last, from 1 + tilt of the mean down to 1 - tilt.
+    With `tilt` above 0 the first rounds get more than the last, from 1 + tilt of the mean down to 1 - tilt.  With
+    `away` a round is charged with what clients who are away will get of it; there are fewer of these towards the end.
     """
 
     total: int
     rounds: int
     tilt: float = 0.0
+    away: float = 0.0
+    """The share of clients that a round does without, if they count."""
 
     def share(self, round_: int, left: int) -> float:
         """What a round may cost, of the bytes left."""
-        weights = [1 + self.tilt * (1 - (2 * t + 1) / self.rounds) for t in range(round_, self.rounds)]
+        weights = [
+            (1 + self.tilt * (1 - (2 * t + 1) / self.rounds)) * self.reach(t) for t in range(round_, self.rounds)
+        ]
         return left * weights[0] / sum(weights) if weights else left
+
+    def reach(self, round_: int) -> float:
+        """The share of clients that take part again after this round, as cohorts are drawn at random."""
+        return 1 - self.away ** (self.rounds - round_) if self.away else 1.0
+
+    def charged(self, state: RunState, played: int) -> int:
+        """The bytes so far and, if they count, those that clients who are away will get when they take part again.
+
+        Without these the first rounds of a run with few clients would seem to cost next to nothing.  To their mean
+        comes twice their standard deviation, so that the cohorts drawn do not decide whether the budget is kept.
+        """
+        sent, column = state.ledger.sent(), state.ledger.wire
+        if not self.away:
+            return sent
+        missed = (column.log - column.have).clamp(max=int(frame_nbytes(whole(state.replica)))).double()
+        reach = self.reach(played)
+        return sent + round(float(reach * missed.sum() + 2 * (reach * (1 - reach)) ** 0.5 * missed.norm()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +98,12 @@ class Spender:
     def play(self, state: RunState, number: int) -> tuple[RunState, Message]:
         """The next round; what it costs is read back from the ledger."""
         assert state.spending is not None, "a run with a budget knows what it has spent"
-        spent, spending = state.ledger.sent(), state.spending
+        spent, spending = self.budget.charged(state, number), state.spending
         level = self._choose(spending, number, self.budget.total - spent)
         kept = state.clone() if self.overwrites else state
         while True:
             after, down = self.plays[level](state, number)
-            cost = after.ledger.sent() - spent
+            cost = self.budget.charged(after, number + 1) - spent
             spending = spending.learn(level, cost)
             left = self.budget.total - spent - cost
             if level == 0 or left >= (self.budget.rounds - number - 1) * RESERVE * spending.cost(0):
@@ -115,10 +139,10 @@ class Spender:
         return replace(spending, level=level, warned=spending.warned or left < 0, notes=tuple(notes))
 
 
-def ladder(algorithm: Algorithm, dim: int) -> tuple[Level, ...]:
+def ladder(algorithm: Algorithm, dim: int, per_octave: int = 2) -> tuple[Level, ...]:
     """The levels of an algorithm from the lowest to the highest; no two keep the same numbers of entries."""
     check_levels(algorithm)
-    levels = [_level(algorithm, 2 ** (step / 2)) for step in STEPS]
+    levels = [_level(algorithm, 2 ** (step / per_octave)) for step in STEPS]
     kept = [[compressor.count(dim) for compressor in _chosen(level.algorithm).values()] for level in levels]
     return (levels[0], *(now for (_, now), (a, b) in zip(pairwise(levels), pairwise(kept), strict=True) if a != b))
 

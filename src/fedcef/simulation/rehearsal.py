@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -15,27 +15,31 @@ from fedcef.wire import Dense, Payload, frame_nbytes
 
 
 @dataclass(frozen=True, eq=False)
-class _Noting(Compressor):
-    """Compresses as another one does, and remembers what it made."""
+class Noting(Compressor):
+    """Compresses as another one does, and remembers what it was given and what it made."""
 
     inner: Compressor
-    made: list[Payload]
+    given: list[Tensor] = field(default_factory=list)
+    made: list[Payload] = field(default_factory=list)
 
     def compress(self, x: Tensor, key: Key) -> Payload:
+        """What the other one makes of x."""
+        self.given.append(x)
         self.made.append(self.inner.compress(x, key))
         return self.made[-1]
 
     def contraction(self, dim: int) -> float | None:
+        """The other one's."""
         return self.inner.contraction(dim)
 
 
 def compressed_parts(algorithm: Algorithm, z0: Tensor, key: Key) -> dict[str, bool]:
     """The parts of a client's message, and whether the compressor made each; found without data."""
-    made: list[Payload] = []
-    trial = replace(algorithm, local_steps=1, compressor=_Noting(algorithm.compressor, made))
+    noting = Noting(algorithm.compressor)
+    trial = replace(algorithm, local_steps=1, compressor=noting)
     one = Key(key.shared, key.own.flatten()[0])
     up, _ = trial.local(trial.replica_init(z0), trial.client_init(z0), lambda x, k: torch.zeros_like(x), one)
-    return {name: any(payload is other for other in made) for name, payload in up.items()}
+    return {name: any(payload is other for other in noting.made) for name, payload in up.items()}
 
 
 def rehearsed_bytes(algorithm: Algorithm, vectors: Tensor, key: Key, num_clients: int, z0: Tensor) -> int:

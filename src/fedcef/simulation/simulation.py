@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, State
+from fedcef.compressors import Auto
 from fedcef.core.errors import ConfigError, DivergedError, ProblemError
 from fedcef.core.interrupts import uninterrupted
 from fedcef.core.precision import matrix_units
@@ -19,9 +20,11 @@ from fedcef.core.threads import is_small, single_thread
 from fedcef.core.training import Training
 from fedcef.oracles.oracle import GradientOracle, make_oracle
 from fedcef.problems.problem import Problem
+from fedcef.simulation.aiming import hear, is_reached
 from fedcef.simulation.averaging import trained_model
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
+from fedcef.simulation.choosing import Chooser, check_choice, first_choice, with_choice
 from fedcef.simulation.client_states import ClientStates, Table
 from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.ledger import Ledger
@@ -72,7 +75,10 @@ class Simulation:
             problem = problem.to(problem.z0.device, torch.float64)
         rounds = Rounds(training, problem.num_clients, problem.z0.device)
         algorithm = algorithm.for_share(rounds.share)
-        _check(algorithm, rounds, problem.z0)
+        _check(algorithm, rounds, problem)
+        self._auto = algorithm.compressor if isinstance(algorithm.compressor, Auto) else None
+        if self._auto:
+            algorithm = with_choice(algorithm, first_choice(rounds.share))
         if weights is None and training.weighting == "samples":
             weights = problem.sizes.to(problem.z0.dtype)
         gradients = gradients if gradients is not None else make_oracle(problem, training)
@@ -81,13 +87,15 @@ class Simulation:
         state = RunState.start(
             algorithm, problem.z0, problem.num_clients, client_states, averaging=training.averaging > 0
         )
-        levels = ladder(algorithm, problem.dim) if training.budget else ()
+        levels = ladder(algorithm, problem.dim) if training.budget and not self._auto else ()
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
             state = replace(state, spending=Spending.start(costs))
         self._at = (0, state)  # together, so that an interrupt finds both of the same round
         self._levels = levels
         self._begin()
+        if self._chooser:
+            self._at = (0, replace(state, spending=self._chooser.start()))
 
     def _begin(self) -> None:
         """Rounds as they are written or recorded, at one level or at those of a budget; recordings begin anew."""
@@ -101,6 +109,11 @@ class Simulation:
 
         self.is_captured = memory is not None
         self.spender: Spender | None = None
+        self._chooser: Chooser | None = None
+        if self._auto:
+            self._chooser = Chooser(engine, z0, self._auto.target, player, overwrites=self.is_captured)
+            self._play: Play = self._chooser.play
+            return
         if not self._levels:
             self._play = player(self.algorithm)
             return
@@ -169,20 +182,48 @@ class Simulation:
         self._begin()
 
     def ratios(self) -> dict[str, float | None]:
-        """What a byte budget let the last round keep; nothing without one."""
-        spending = self.state.spending
-        return self.spender.ratios(spending) if self.spender and spending else {}
+        """What a byte budget or the run's own choice let the last round keep; nothing without one."""
+        spending, spender = self.state.spending, self._current_spender()
+        return spender.ratios(spending) if spender and spending else {}
 
     def current_engine(self) -> Engine:
-        """The engine as it played the last round: with the ratios that a byte budget chose, if there is one."""
-        spending = self.state.spending
-        if spending is None or spending.level < 0:
+        """The engine as it played the last round: with the ratios that were chosen for it, if any were."""
+        spending, spender = self.state.spending, self._current_spender()
+        if spending is None or spender is None or spending.level < 0:
             return self.engine
-        return replace(self.engine, algorithm=self._levels[spending.level].algorithm)
+        return replace(self.engine, algorithm=spender.levels[spending.level].algorithm)
+
+    def _current_spender(self) -> Spender | None:
+        spending = self.state.spending
+        return self._chooser.spender(spending.choice) if self._chooser and spending else self.spender
 
     def notes(self) -> tuple[str, ...]:
         """What is to be told of the last round."""
         return self.state.spending.notes if self.state.spending else ()
+
+    def chosen(self) -> str:
+        """What the run chose by itself, in a sentence; nothing where it chooses nothing or has not yet."""
+        spending = self.state.spending
+        return self._chooser.sentence(spending.choice) if self._chooser and spending and spending.choice else ""
+
+    @property
+    def listens(self) -> bool:
+        """Whether the records of its rounds decide how it goes on, so that it must not be ahead of them."""
+        return bool(self._auto and self._auto.target)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the target is reached, if there is one."""
+        return self.listens and self._auto is not None and is_reached(self.state.spending, self._auto.target)
+
+    def hear(self, record: Mapping[str, Any]) -> str:
+        """The record of the last round, for a run with a target; returns what is to be said of it, mostly nothing."""
+        round_, state = self._at
+        if not self.listens or self._chooser is None or state.spending is None:
+            return ""
+        spending, said = hear(self._chooser, state.spending, record)
+        self._at = (round_, replace(state, spending=spending))
+        return said
 
     def progress(self) -> dict[str, Tensor]:
         """The bytes so far and whether all numbers are finite, on the device."""
@@ -212,15 +253,16 @@ class Simulation:
         )
 
 
-def _check(algorithm: Algorithm, rounds: Rounds, z0: Tensor) -> None:
-    """Refuse cohorts that the method has no round for."""
+def _check(algorithm: Algorithm, rounds: Rounds, problem: Problem) -> None:
+    """Refuse cohorts that the method has no round for, and choices that the run could not make."""
+    check_choice(algorithm, rounds.training, problem)
     name, size, everyone = type(algorithm).__name__, rounds.cohort_size, rounds.num_clients
     if size < everyone and not algorithm.partial_participation:
         raise ConfigError(
             f"{name} needs all clients in every round; leave clients_per_round out (it is {size}, num_clients is "
             f"{everyone})."
         )
-    if rounds.training.weighting == "samples" and size < everyone and algorithm.client_init(z0):
+    if rounds.training.weighting == "samples" and size < everyone and algorithm.client_init(problem.z0):
         raise ConfigError(
             f"{name} keeps the server's sums in step with its clients' states only if all clients count alike; take "
             "weighting = 'uniform', or all clients in every round."

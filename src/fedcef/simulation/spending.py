@@ -4,11 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
+from fedcef.compressors import TopK
+from fedcef.compressors.value_coders import ValueCoder
+
+VALUES: tuple[ValueCoder, ...] = ("sign", "log3", "uniform4", "native")
+"""How kept values may travel if the run chooses; a snapshot has their numbers, so that none may change its place."""
+
+
+class Way(NamedTuple):
+    """How vectors are compressed in one direction: by Top-k."""
+
+    ratio: float
+    values: ValueCoder
+
+    @property
+    def compressor(self) -> TopK:
+        """Top-k with these options."""
+        return TopK(ratio=self.ratio, values=self.values)
+
+
+class Choice(NamedTuple):
+    """What a run chose for itself."""
+
+    up: Way
+    down: Way | None
+    """None: the method has no compressor on the way down."""
+
+    def state(self) -> State:
+        """As named tensors, for a snapshot."""
+        ways = [way for way in self if way is not None]
+        return {
+            "chosen_ratios": torch.tensor([way.ratio for way in ways], dtype=torch.float64),
+            "chosen_values": torch.tensor([VALUES.index(way.values) for way in ways]),
+        }
+
+    @classmethod
+    def of(cls, state: Mapping[str, Tensor]) -> Choice:
+        """From named tensors, as `state` gave them."""
+        numbers = zip(state["chosen_ratios"].tolist(), state["chosen_values"].tolist(), strict=True)
+        up, *down = [Way(ratio, VALUES[values]) for ratio, values in numbers]
+        return cls(up, down[0] if down else None)
+
+
+class Heard(NamedTuple):
+    """The test accuracy that a run with a target looked at last."""
+
+    round: int
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -25,6 +73,10 @@ class Spending:
     """Whether it was told that the budget is spent."""
     notes: tuple[str, ...] = ()
     """What is to be told of the last round."""
+    choice: Choice | None = None
+    """What a run that chooses by itself has chosen; None: nothing yet."""
+    heard: Heard | None = None
+    """What a run with a target compares its next accuracy with."""
 
     @classmethod
     def start(cls, rehearsed: Sequence[int]) -> Spending:
@@ -49,10 +101,19 @@ class Spending:
     def state(self) -> State:
         """As named tensors, for a snapshot."""
         known = {"rehearsed": self.rehearsed, "measured": self.measured, "level": self.level, "warned": self.warned}
-        return {name: torch.tensor(value, dtype=torch.int64) for name, value in known.items()}
+        chosen = {} if self.choice is None else self.choice.state()
+        heard = {} if self.heard is None else {"heard": torch.tensor(self.heard, dtype=torch.float64)}
+        return {name: torch.tensor(value, dtype=torch.int64) for name, value in known.items()} | chosen | heard
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor]) -> Spending:
         """From named tensors, as `state` gave them."""
         rehearsed, measured = tuple(state["rehearsed"].tolist()), tuple(state["measured"].tolist())
-        return cls(rehearsed, measured, int(state["level"]), bool(state["warned"]))
+        return cls(
+            rehearsed,
+            measured,
+            int(state["level"]),
+            bool(state["warned"]),
+            choice=Choice.of(state) if "chosen_ratios" in state else None,
+            heard=Heard(int(state["heard"][0]), float(state["heard"][1])) if "heard" in state else None,
+        )

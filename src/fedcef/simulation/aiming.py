@@ -1,0 +1,53 @@
+"""A run with a target accuracy: where it stops, and what it does if it will not get there.
+
+Every evaluation is heard.  At the target the run stops.  From the middle on, every eighth of the rounds, the gain since
+the last look is taken to go on as it is, which is generous, for curves flatten; if even so the target is missed, all
+ratios go up by √2.  With a budget nothing is raised: the budget says what can be spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fedcef.core.amounts import format_bytes
+from fedcef.simulation.choosing import Chooser
+from fedcef.simulation.spending import Heard, Spending
+
+LOOKS = 8
+"""Into so many parts a run is divided; it looks at its trend at the end of each of the later half's."""
+
+
+def is_reached(spending: Spending | None, target: float) -> bool:
+    """Whether the accuracy heard last is at the target."""
+    return bool(target and spending is not None and spending.heard and spending.heard.accuracy >= target)
+
+
+def hear(chooser: Chooser, spending: Spending, record: Mapping[str, Any]) -> tuple[Spending, str]:
+    """What the run makes of the record of a round, and what is to be said; hearing the same again changes nothing."""
+    round_, accuracy, before = int(record["round"]), record.get("accuracy"), spending.heard
+    if not chooser.target or accuracy is None or (before and before.round >= round_):
+        return spending, ""
+    heard, rounds = Heard(round_, float(accuracy)), chooser.engine.rounds.training.rounds
+    if accuracy >= chooser.target:
+        sent = format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])
+        reached = f"Round {round_}: the accuracy is {accuracy:.4f}, the target was {chooser.target:g}; it took {sent}."
+        return replace(spending, heard=heard), reached
+    part = rounds / LOOKS
+    if chooser.engine.rounds.training.budget or round_ < rounds / 2 - part or (before and round_ < before.round + part):
+        return spending, ""
+    spending = replace(spending, heard=heard)
+    if before is None:
+        return spending, ""
+    forecast = accuracy + (accuracy - before.accuracy) * (rounds - round_) / (round_ - before.round)
+    levels = chooser.spender(spending.choice).levels
+    if forecast >= chooser.target or round_ == rounds or spending.level == len(levels) - 1:
+        return spending, ""
+    raised = levels[spending.level + 1]
+    down = f", down {raised.down_ratio:.3g}" if raised.down_ratio is not None else ""
+    said = (
+        f"Round {round_}: the accuracy would be {forecast:.4f} at the end, below the target of {chooser.target:g}; the "
+        f"ratio is now {raised.up_ratio:.3g}{down}."
+    )
+    return replace(spending, level=spending.level + 1), said

@@ -42,7 +42,7 @@ class Privacy(BaseModel):
     def protect(self, name: str, algorithm: Algorithm, z0: Tensor, weighting: str, budget: int) -> Algorithm:
         """The method with private messages; refused where these would not be all that a client gives away."""
         _accountant()
-        if not sends_only_what_it_compresses(algorithm, z0):
+        if not (algorithm.compresses and sends_only_what_it_compresses(algorithm, z0)):
             able = ", ".join(other for other, kind in ALGORITHMS.items() if kind.compresses)
             raise ConfigError(
                 f"[privacy] covers what goes through a compressor, and {name} sends more than that; "

@@ -19,7 +19,9 @@ from fedcef.algorithms.shared_columns import columns_of, entries_of, put_back, t
 from fedcef.compressors import TopK
 from fedcef.core.errors import ConfigError
 from fedcef.core.rng import round_key
-from fedcef.regularizers import Zero
+from fedcef.problems.lasso import lasso
+from fedcef.regularizers import L1, Zero
+from fedcef.simulation.simulation import Simulation
 from fedcef.wire import FrameKind, decode, encode, frame_nbytes
 
 from .scaffnew_setting import LONG, PROBLEM, H, K, N, play_told
@@ -210,13 +212,9 @@ def test_who_cannot_know_its_place_or_count_alike_is_told():
         CompressedScaffnew(senders=1)
     with pytest.raises(ConfigError, match="a client by itself is not told its place; simulate the run"):
         deploy(TAMUNA(**LONG, senders=2), PROBLEM, 1)
-    method = TAMUNA(**LONG, senders=2)
-    clients = {name: v.repeat(N, 1) for name, v in method.client_init(PROBLEM.z0).items()}
-    replica = method.replica_init(PROBLEM.z0)
-    up, _ = method.local(replica, clients, PROBLEM.oracle, round_key(0, 0, torch.arange(N)))
-    weights = received(up).of({p: v.rows() for p, v in up.items()}, torch.tensor(0), weights=torch.ones(N).double())
-    with pytest.raises(ConfigError, match="take weighting = 'uniform', or senders = 0"):
-        method.server_step(method.server_init(PROBLEM.z0), replica, weights)
+    problem = lasso(L1(0.1), num_clients=4, samples=10, dim=8, support=2)
+    with pytest.raises(ConfigError, match="TAMUNA counts all clients alike; take weighting = 'uniform'"):
+        Simulation(problem, TAMUNA(senders=2), weighting="samples")
 
 
 @pytest.mark.parametrize(

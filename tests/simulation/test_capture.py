@@ -11,6 +11,7 @@ from fedcef.algorithms import ALGORITHMS, FedCEF
 from fedcef.compressors import COMPRESSORS, TopK
 from fedcef.core.rng import round_key
 from fedcef.core.schedules import Constant, Cosine
+from fedcef.optimizers import Momentum, Yogi
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.lasso import Linear, lasso
 from fedcef.problems.models import MODELS
@@ -70,6 +71,37 @@ def play_without_values(algorithm, **options):
 
 def common(**options):
     return {"local_lr": 0.01, "local_steps": 3, "regularizer": L1(0.05), **options}
+
+
+@pytest.mark.parametrize("downlink", ["increment", "dense", "lossy"])
+@pytest.mark.parametrize("cohort", [0, 2])
+def test_contexts_and_running_means_read_nothing_back(downlink, cohort):
+    options = common(compressor=TopK(ratio=0.2), downlink=downlink, index_code="context")
+    play_without_values(FedCEF(**options), clients_per_round=cohort, averaging=0.9)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in ALGORITHMS.items() if kind.partial_participation])
+def test_a_cohort_reads_nothing_back(name):
+    kind = ALGORITHMS[name]
+    compressor = {"compressor": TopK(ratio=0.2)} if kind.compresses else {}
+    play_without_values(kind(**common(**compressor)), clients_per_round=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tamuna", {"senders": 2}),
+        ("compressed_scaffnew", {"senders": 2, "probability": 0.3}),
+        ("fedcomloc", {"variant": "global", "compressor": TopK(ratio=0.2)}),
+        ("fedcomloc", {"variant": "local", "compressor": TopK(ratio=0.2)}),
+        ("scaffnew", {"probability": 0.3}),
+        ("fetchsgd", {"removal": "subtract", "momentum": 0.9}),
+        ("fedavg", {"server_update": Momentum(nesterov=True)}),
+        ("scaffold", {"server_update": Yogi()}),
+    ],
+)
+def test_no_option_reads_anything_back(name, options):
+    play_without_values(ALGORITHMS[name](**common(**options)))
 
 
 @pytest.mark.parametrize("scheduled", [False, True])

@@ -25,7 +25,7 @@ from fedcef.wire import (
     encode,
     faded,
     frame_nbytes,
-    round_of,
+    head_of,
     smallest,
 )
 
@@ -146,7 +146,7 @@ def test_without_a_context_all_is_as_it_was() -> None:
         assert int(payload.nbytes_given(None)) == int(payload.nbytes())
     message = {"z": sparse("every seventh"), "c": sparse("three clusters")}
     assert encode(message, FrameKind.UP, 1, {"other": context()}) == encode(message, FrameKind.UP, 1)
-    assert round_of(encode(message, FrameKind.UP, 7)) == 7
+    assert head_of(encode(message, FrameKind.UP, 7)) == (FrameKind.UP, 7)
 
 
 def test_a_receiver_that_knows_something_else_refuses() -> None:

@@ -109,6 +109,11 @@ class Algorithm(ABC):
         return ("compressor",) if self.compresses else ()
 
     @property
+    def counts_alike(self) -> bool:
+        """Whether all clients of a round must count alike, so that there is no weighting by samples."""
+        return False
+
+    @property
     def step(self) -> float:
         """β = α·η_g·K: the length of one round's step, and of the proximal operator that goes with it.
 

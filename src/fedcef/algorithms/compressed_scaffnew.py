@@ -44,6 +44,10 @@ class CompressedScaffnew(DeferredControl):
         if self.senders == 1:
             raise ConfigError("senders is 1; it must be 0, which stands for all, or at least 2.")
 
+    @property
+    def counts_alike(self) -> bool:
+        return self.senders > 0
+
     def sent(self, x: Vector, key: Key) -> tuple[Message, Vector, Vector]:
         if not self.senders:
             return {"x": Dense(x)}, x, torch.full_like(x, 1) / (self.local_lr * self.mean_steps)
@@ -57,8 +61,6 @@ class CompressedScaffnew(DeferredControl):
     def gathered(self, received: Received, dim: int) -> tuple[Vector, float]:
         if not self.senders:
             return received.mean["x"], 1 / (self.local_lr * self.mean_steps)
-        if received.weighted:
-            raise ConfigError("Each entry is a plain mean of its senders; take weighting = 'uniform', or senders = 0.")
         values, columns = (torch.stack([one.dense() for one in received.parts[part]]) for part in ("x", "column"))
         size = len(values)
         senders = min(self.senders, size)

@@ -8,8 +8,9 @@ as in random_steps.py:
     server:  x̄ = the mean of what was sent, entry by entry;   z ← prox_{βh}(z + η_g (x̄ - z) - β h̄);   broadcast z
     client:  h_i ← h_i + w_i (z - x_i)
 
-h̄ is the mean of all clients' h_i; the server adds it up as h̄ ← h̄ + (mean w_i)(z - x̄).  As published, with h = 0 and
-η_g = 1, h̄ = 0 and z = x̄.  The proximal step with h̄ is ours, after ProxSkip (scaffnew.py).  At a fixed point z = x_i
+h̄ is the mean of all clients' h_i; the server adds it up as h̄ ← h̄ + (mean w_i)(z - x̄).  In FedComLoc's "global" it is
+not quite that mean, since clients know C(z) in the place of z.  As published, with h = 0 and η_g = 1, h̄ = 0 and z = x̄.
+The proximal step with h̄ is ours, after ProxSkip (scaffnew.py).  At a fixed point z = x_i
 = x̄ and h_i = ∇f_i(z), so z = prox_{βh}(z - β∇f(z)): exact, if what is sent of x_i is x_i itself in the entries sent.
 
 The last line needs the z at the end of a round in which the client took part.  So the client keeps x_i and w_i.  With

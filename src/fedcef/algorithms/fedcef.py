@@ -108,11 +108,11 @@ class FedCEF(Algorithm):
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         share, mean = received.share, received.mean["delta"]
+        scale = self.mixing * (share / self.share) if self.is_shared else share  # fewer may reply than were asked
         if self.downlink == "increment":
-            scale = self.mixing * (share / self.share) if self.is_shared else share
             return {"increment": received.without_loss("delta", scale)}, {}
         c_mean = server["c"] + share * mean  # of all clients' c_i
-        c = self.known(replica["c"], server["c"]) + self.mixing * mean if self.is_shared else c_mean
+        c = self.known(replica["c"], server["c"]) + scale * mean if self.is_shared else c_mean
         if self.downlink == "lossy":
             key = Key(received.key, received.key)
             return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c_mean}

@@ -145,8 +145,9 @@ class Training(Options):
     budget_tilt: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Above 0 the first rounds get more of the budget than the last, below 0 less."""
     averaging: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """What the model of a round is worth less after each further round, in the running mean that is evaluated and saved
-    as the trained model; training does not see it, and nothing is sent for it.  0 = the last round's model."""
+    """By what factor the weight of a round's model falls with each further round, in the running mean that is evaluated
+    and saved as the trained model: a mean over about 1/(1 - averaging) rounds.  Training does not see it, and nothing
+    is sent for it.  0 = the last round's model."""
     eval: Evaluation = Evaluation()
     """When the model is evaluated, and on how many samples."""
 

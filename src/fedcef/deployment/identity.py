@@ -59,9 +59,17 @@ def read_run_id(path: Path) -> RunId:
 
 
 def settings_digest(settings: Settings) -> bytes:
-    """A hash of all settings, defaults and seed included, except what is a machine's own business."""
+    """A hash of all settings, defaults and seed included, except what is a machine's own business.
+
+    Options of FedCEF that are without effect are left out: deployments that were begun before there were any go on.
+    """
     table = tomllib.loads(settings.to_toml())
     shared = {key: value for key, value in table.items() if key not in LOCAL}
+    method = shared["algorithm"]
+    everyone = settings.clients_per_round in (0, settings.num_clients)
+    idle = {"participation", "own_part"} if everyone or method.get("participation") == "averaged" else set()
+    idle |= {"index_code"} if method.get("index_code") == "plain" else set()
+    shared["algorithm"] = {key: value for key, value in method.items() if key not in idle}
     return hashlib.sha256(json.dumps(shared, sort_keys=True, default=str).encode()).digest()[:HALF]
 
 

@@ -13,8 +13,7 @@ from fedcef.core.threads import is_small
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.simulation import snapshots
-from fedcef.wire import Frame, FrameKind, decode, encode
-from fedcef.wire.frame import FRAME
+from fedcef.wire import Frame, FrameKind, decode, encode, head_of
 
 
 class Protocol:
@@ -59,7 +58,7 @@ class Protocol:
 
         An entry that does not come next, or a snapshot of an earlier round, changes nothing.
         """
-        kind, round_ = kind_and_round(frame)
+        kind, round_ = head_of(frame)
         if kind == FrameKind.STATE and round_ >= seen:
             message = decode(frame, max_dim=self.dim).message
             return round_, {name: payload.dense() for name, payload in message.items()}
@@ -73,12 +72,6 @@ class Protocol:
         rehearsal, key = replace(self.algorithm, local_steps=1), self.rounds.of_client(0, 0).compression
         up, _ = rehearsal.local(self.start(), rehearsal.client_init(self.z0), lambda x, k: torch.zeros_like(x), key)
         return {name: payload.dim for name, payload in up.items()}
-
-
-def kind_and_round(frame: bytes) -> tuple[int, int]:
-    """What a whole frame is and of which round; its parts, which may need a context, are not looked at."""
-    (kind, _, round_), _ = FRAME.unpack(frame)
-    return kind, round_
 
 
 def snapshot(replica: State, round_: int) -> bytes:

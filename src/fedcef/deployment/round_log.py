@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
-from fedcef.wire import WireError, round_of, split
+from fedcef.wire import WireError, head_of, split
 
 
 class RoundLog:
@@ -21,7 +21,7 @@ class RoundLog:
         self._path, self._disk = path, disk
         try:
             frames, self._size = split(path.read_bytes())
-            rounds = [round_of(frame) for frame in frames]
+            rounds = [head_of(frame)[1] for frame in frames]
         except (WireError, OSError) as error:
             raise RunError(f"The round log {path} is damaged: {error}") from None
         self.first = rounds[0] if rounds else start

@@ -77,8 +77,8 @@ def run(
         server_schedule: A factor on server_lr, likewise.
         compressor: In place of the algorithm's; by name with its defaults, and "auto" is chosen for the budget.
         budget: All bytes of the run, e.g. "3MB": ratios then change from round to round.
-        averaging: What a round's model is worth less with each further round, in the running mean that is returned; 0 =
-            the last round's model.
+        averaging: By what factor the weight of a round's model falls with each further round, in the running mean that
+            is returned; 0 = the last round's model.
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
         cuda_graphs: Whether a GPU replays a recording of the round.

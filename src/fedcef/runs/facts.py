@@ -8,7 +8,8 @@ They are kept in `facts.json` of the run folder, for the report:
 The message up is a rehearsal: the clients of the last round work once more from the point where the run ended, and
 nobody hears of it but the report, which looks at the first one's message.  The others are there because what a client
 sends may depend on its place among them.  The message down is the last round's own.  Both are encoded and decoded
-again, so that what is counted is real bytes.  Nothing here happens within a round.
+again, so that what is counted is real bytes: those of the plain code, where a run codes in contexts.  Nothing here
+happens within a round.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _rehearsed(simulation: Simulation) -> Message:
 
 
 def _frame_facts(message: Message, kind: FrameKind) -> Facts:
-    """The bytes of a frame by part; nothing of one that cannot be sent."""
+    """The bytes of a frame by part, coded without contexts; nothing of one that cannot be sent."""
     try:
         frame = encode(message, kind, 0)
         parts = decode(frame).message

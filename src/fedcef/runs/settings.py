@@ -197,8 +197,7 @@ class Settings(Training):
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
-        method = completed(ALGORITHMS, self.algorithm, without=common)
-        table["algorithm"] = {key: value for key, value in method.items() if key not in self._idle(method)}
+        table["algorithm"] = completed(ALGORITHMS, self.algorithm, without=common)
         registries: dict[str, Mapping[str, type[Any]]] = {
             "compressor": COMPRESSORS,
             "down_compressor": COMPRESSORS,
@@ -213,13 +212,6 @@ class Settings(Training):
             table["data"] = completed(DATA, self.data)
         return tomli_w.dumps(table)
 
-    def _idle(self, method: Section) -> set[str]:
-        """Options of FedCEF without effect here: a run without them is what it was before there were any."""
-        everyone = self.clients_per_round in (0, self.num_clients)
-        averaged = everyone or method.get("participation") == "averaged"
-        idle = {"participation", "own_part"} if averaged else set()
-        return idle | ({"index_code"} if method.get("index_code") == "plain" else set())
-
 
 def renewed(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table of an earlier version in today's words.
@@ -231,7 +223,7 @@ def renewed(table: Mapping[str, Any]) -> dict[str, Any]:
     method = result.get("algorithm")
     complete = {"label", "weighting", "oracle", "cuda_graphs"} <= set(table)
     some = 0 < (table.get("clients_per_round") or 0) < table.get("num_clients", 0)
-    if complete and some and isinstance(method, Mapping) and method.get("name") == "fedcef":
+    if complete and some and isinstance(method, Mapping) and "drift_weight" in method:  # FedCEF's, or of a kind of it
         result["algorithm"] = {"participation": "averaged", **method}
     for section in ("compressor", "down_compressor"):
         options = result.get(section)

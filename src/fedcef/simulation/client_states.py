@@ -78,6 +78,8 @@ class Table(ClientStates):
         return self.tables
 
     def with_tensors(self, tensors: State) -> Table:
+        for name in tensors.keys() - self.tables.keys():
+            raise ValueError(f"clients/{name} is of another method")
         for name, table in self.tables.items():
             if name not in tensors or tensors[name].shape != table.shape or tensors[name].dtype != table.dtype:
                 raise ValueError(f"clients/{name} differs")

@@ -75,7 +75,7 @@ class Simulation:
             problem = problem.to(problem.z0.device, torch.float64)
         rounds = Rounds(training, problem.num_clients, problem.z0.device)
         algorithm = algorithm.for_share(rounds.share)
-        _check(algorithm, rounds, problem)
+        _check(algorithm, rounds, problem, weights is not None or training.weighting == "samples")
         self._auto = algorithm.compressor if isinstance(algorithm.compressor, Auto) else None
         if self._auto:
             algorithm = with_choice(algorithm, first_choice(rounds.share))
@@ -253,7 +253,7 @@ class Simulation:
         )
 
 
-def _check(algorithm: Algorithm, rounds: Rounds, problem: Problem) -> None:
+def _check(algorithm: Algorithm, rounds: Rounds, problem: Problem, weighted: bool) -> None:
     """Refuse cohorts that the method has no round for, and choices that the run could not make."""
     check_choice(algorithm, rounds.training, problem)
     name, size, everyone = type(algorithm).__name__, rounds.cohort_size, rounds.num_clients
@@ -262,7 +262,10 @@ def _check(algorithm: Algorithm, rounds: Rounds, problem: Problem) -> None:
             f"{name} needs all clients in every round; leave clients_per_round out (it is {size}, num_clients is "
             f"{everyone})."
         )
-    if rounds.training.weighting == "samples" and size < everyone and algorithm.client_init(problem.z0):
+    if weighted and algorithm.counts_alike:
+        raise ConfigError(f"With these options {name} counts all clients alike; take weighting = 'uniform'.")
+    keeps_sums = algorithm.adds_up != () and algorithm.client_init(problem.z0)
+    if weighted and size < everyone and keeps_sums:
         raise ConfigError(
             f"{name} keeps the server's sums in step with its clients' states only if all clients count alike; take "
             "weighting = 'uniform', or all clients in every round."

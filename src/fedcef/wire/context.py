@@ -98,6 +98,7 @@ class Context(TensorTree):
 def faded(activity: Tensor, sent: Tensor) -> Tensor:
     """How much was sent of each entry lately, (..., p), after a message of this decoded value; begins with zeros.
 
-    Two operations and exact numbers, so that all devices get the same bits.
+    Single operations on exact numbers, so that all devices get the same bits.  What no class tells from zero is zero.
     """
-    return 0.875 * activity + sent.abs()
+    faint = 0.875 * activity
+    return faint.masked_fill(faint < 2.0**-96, 0.0) + sent.abs()

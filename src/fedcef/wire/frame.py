@@ -84,10 +84,10 @@ def decode(data: bytes | memoryview, *, max_dim: int = 2**31, contexts: Contexts
     return Frame(FrameKind(kind), round_, message)
 
 
-def round_of(frame: bytes | memoryview) -> int:
-    """The round that a whole frame is of; its parts are not looked at, so that no context is needed."""
-    (_, _, round_), _ = FRAME.unpack(frame)
-    return int(round_)
+def head_of(frame: bytes | memoryview) -> tuple[int, int]:
+    """The kind of a whole frame and its round; its parts are not looked at, so that no context is needed."""
+    (kind, _, round_), _ = FRAME.unpack(frame)
+    return int(kind), int(round_)
 
 
 def frame_nbytes(message: Mapping[str, Payload], contexts: Contexts = NOTHING) -> Tensor:

@@ -138,7 +138,7 @@ def test_a_key_given_twice_has_its_last_value():
 @pytest.mark.parametrize(
     ("changes", "only", "says"),
     [
-        ([], ["FedAvg"], "There is no variant 'FedAvg' to keep by --only; there are FedCEF, Zhang et al."),
+        ([], ["FedAvg"], "There is no variant 'FedAvg' to keep by --only; there are 'FedCEF', 'Zhang et al.'."),
         (["seed=[]"], [], r"--set seed=\[\] sweeps over nothing; give at least one value"),
         (["seed=[1,2,1]"], [], r"--set seed=\[1, 2, 1\] has a value twice"),
         (['label=["a","b"]'], [], "label cannot be swept"),

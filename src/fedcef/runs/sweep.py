@@ -24,7 +24,7 @@ from fedcef.runs.settings import Settings, Variant
 
 Status = Literal["new", "interrupted", "finished", "diverged", "failed"]
 Swept = dict[str, list[Any]]
-BYTES = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes")
+BYTES = ("wire_up_bytes", "wire_down_bytes", "paper_up_bytes", "paper_down_bytes", "wire_catch_up_bytes")
 MEASURES = ("accuracy", "train_loss", *BYTES, "wall_s")
 Watching = Callable[[Settings], AbstractContextManager[Watcher]]
 NAME_LENGTH = 120  # of a folder; file systems allow 255 bytes
@@ -75,7 +75,7 @@ def plan(
     known = list(dict.fromkeys(_label(variant) for variants in choices for variant in variants))
     for label in only:
         if label not in known:
-            raise ConfigError(f"There is no variant {label!r} to keep by --only; there are {', '.join(known)}.")
+            raise ConfigError(f"There is no variant {label!r} to keep by --only; there are {', '.join(map(repr, known))}.")
     groups = [
         expand([variant for variant in variants if not only or _label(variant) in only], swept) for variants in choices
     ]

@@ -73,17 +73,18 @@ def collect_results(items: Sequence[Method]) -> Results:
 
 
 def make_table(records: Sequence[RunRecord]) -> Table:
-    """The results for a terminal of 100 columns; the best accuracy (or objective) is bold.
+    """The results for a terminal of 100 columns, or 80 for most; the best accuracy (or objective) is bold.
 
     Below it stands what of the run folders could not be read.
     """
     content = collect_results(group_runs(records))
     damage = Text("\n".join(sentence for record in records for sentence in record.damage), style="yellow")
-    view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=damage if damage else None)
+    gap = 0 if any(what == "catch-up" for what, _ in content.headers) else 1  # one column more, and 80 in all
+    view = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, caption=damage if damage else None)
     view.caption_justify = "left"
     view.add_column("method", overflow="fold", min_width=8, max_width=30)
     for what, unit in content.headers:
-        view.add_column("\n".join([*what.split(), *unit.split()]), justify="right", no_wrap=True)
+        view.add_column("\n".join([*what.replace("-", " ").split(), *unit.split()]), justify="right", no_wrap=True)
     for row in content.rows:
         label = Text(row.label)
         if row.remark:

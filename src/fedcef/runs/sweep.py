@@ -75,7 +75,8 @@ def plan(
     known = list(dict.fromkeys(_label(variant) for variants in choices for variant in variants))
     for label in only:
         if label not in known:
-            raise ConfigError(f"There is no variant {label!r} to keep by --only; there are {', '.join(map(repr, known))}.")
+            there = ", ".join(map(repr, known))
+            raise ConfigError(f"There is no variant {label!r} to keep by --only; there are {there}.")
     groups = [
         expand([variant for variant in variants if not only or _label(variant) in only], swept) for variants in choices
     ]

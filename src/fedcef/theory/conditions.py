@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from fedcef.algorithms import FedCEF
+from fedcef.compressors import Auto
 from fedcef.core.parts import described
 from fedcef.core.schedules import SCHEDULES
 from fedcef.problems.problem import Problem
@@ -39,6 +40,7 @@ def premises(config: Settings, problem: Problem, algorithm: FedCEF, q2: float | 
         "lossy downlink": algorithm.downlink == "lossy",
         f"drift_weight {algorithm.drift_weight:g}": algorithm.drift_weight != 1,
         "budget": config.budget > 0,
+        "compressor auto": isinstance(algorithm.compressor, Auto),
         "privacy": config.privacy is not None,
     }
     return [

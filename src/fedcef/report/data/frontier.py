@@ -94,6 +94,7 @@ def _family(config: dict[str, Any]) -> tuple[str, str]:
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else " ".join(sent).strip()
     down = str(algorithm.get("downlink", ""))
+    down = "lossy" if down and sent[0] == "auto" else down  # which it chooses whatever the settings say
     return uplink, DOWNLINKS.get(down, f"as in {as_line(str(algorithm.get('name', 'others')))}")
 
 

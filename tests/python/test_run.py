@@ -179,7 +179,10 @@ def test_settings_are_written_by_their_names(tmp_path):
     )
     run(problem, algorithm, rounds=1, local_schedule=Cosine(final=0.1), clip_norm=2.0, out=tmp_path, resume=True)
     written = load_settings(str(tmp_path / "config.toml"))
-    assert written.algorithm == {"name": "fedcef", "mixing": 0.5, "downlink": "lossy", "drift_weight": 1.0}
+    chosen = {"name": "fedcef", "mixing": 0.5, "downlink": "lossy"}
+    assert written.algorithm == {
+        **chosen, "drift_weight": 1.0, "participation": "shared", "own_part": 0.5, "index_code": "plain"
+    }  # fmt: skip
     assert written.down_compressor["ratio"] == 0.25
     assert written.regularizer == {"name": "l1", "weight": 2e-3, "on": ["0.weight"]}
     assert written.local_schedule == Cosine(final=0.1)

@@ -50,7 +50,7 @@ class CompressedScaffnew(DeferredControl):
 
     def sent(self, x: Vector, key: Key) -> tuple[Message, Vector, Vector]:
         if not self.senders:
-            return {"x": Dense(x)}, x, torch.full_like(x, 1) / (self.local_lr * self.mean_steps)
+            return {"x": Dense(x)}, x, torch.full_like(x, 1) * self.weight
         columns = columns_of(key)
         size, dim = len(columns), x.shape[-1]
         entries = entries_of(columns, dim, min(self.senders, size), size)
@@ -60,7 +60,7 @@ class CompressedScaffnew(DeferredControl):
 
     def gathered(self, received: Received, dim: int) -> tuple[Vector, float]:
         if not self.senders:
-            return received.mean["x"], 1 / (self.local_lr * self.mean_steps)
+            return super().gathered(received, dim)
         values, columns = (torch.stack([one.dense() for one in received.parts[part]]) for part in ("x", "column"))
         size = len(values)
         senders = min(self.senders, size)
@@ -70,4 +70,4 @@ class CompressedScaffnew(DeferredControl):
     def _weight(self, size: int) -> float:
         """χ θ/α in a cohort of this size."""
         factor = size * (self.senders - 1) / (self.senders * (size - 1)) if self.senders < size else 1.0
-        return factor / (self.local_lr * self.mean_steps)
+        return factor * self.weight

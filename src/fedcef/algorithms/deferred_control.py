@@ -64,9 +64,14 @@ class DeferredControl(RandomSteps, ABC):
     def sent(self, x: Vector, key: Key) -> tuple[Message, Vector, Vector]:
         """What a client at x uploads, what that tells of x, and with what weights it enters the control variate."""
 
-    @abstractmethod
+    @property
+    def weight(self) -> float:
+        """θ/α."""
+        return 1 / (self.local_lr * self.mean_steps)
+
     def gathered(self, received: Received, dim: int) -> tuple[Vector, float]:
         """x̄, of this length, and the mean of the participants' weights, which is the same in all entries."""
+        return received.mean["x"], self.weight
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         z = replica["z"]

@@ -13,6 +13,7 @@ is 0, as in the authors' experiments.  Take η_g = 0.01 rather than 1: the first
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.fedopt import AdaptiveFedOpt
 from fedcef.optimizers import Adagrad, Memory, ServerUpdate
@@ -22,7 +23,6 @@ from fedcef.optimizers import Adagrad, Memory, ServerUpdate
 class FedAdagrad(AdaptiveFedOpt):
     """FedAvg with Adagrad on the server."""
 
-    momentum: Memory = 0.0
+    kind: ClassVar[type[ServerUpdate]] = Adagrad
 
-    def make_update(self) -> ServerUpdate:
-        return Adagrad(momentum=self.momentum, floor=self.floor)
+    momentum: Memory = 0.0

@@ -13,6 +13,7 @@ Take η_g = 0.01 rather than 1: entries move by η_g, whatever the size of d.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.fedopt import AdaptiveFedOpt
 from fedcef.core.ranges import UnitInterval
@@ -23,8 +24,7 @@ from fedcef.optimizers import Adam, ServerUpdate
 class FedAdam(AdaptiveFedOpt):
     """FedAvg with Adam on the server."""
 
+    kind: ClassVar[type[ServerUpdate]] = Adam
+
     decay: UnitInterval = 0.99
     """b_2: how much of the squared changes is remembered."""
-
-    def make_update(self) -> ServerUpdate:
-        return Adam(momentum=self.momentum, floor=self.floor, decay=self.decay)

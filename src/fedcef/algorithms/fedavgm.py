@@ -13,6 +13,7 @@ solve the problem with (1-γ)h.  With γ = 0 it is FedAvg.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.fedopt import FedOpt
 from fedcef.optimizers import Memory, Momentum, ServerUpdate
@@ -22,10 +23,9 @@ from fedcef.optimizers import Memory, Momentum, ServerUpdate
 class FedAvgM(FedOpt):
     """FedAvg with momentum on the server."""
 
+    kind: ClassVar[type[ServerUpdate]] = Momentum
+
     momentum: Memory = 0.9
     """γ: how much of the server's last step is repeated."""
     nesterov: bool = False
     """Whether the step looks ahead to where the momentum leads."""
-
-    def make_update(self) -> ServerUpdate:
-        return Momentum(momentum=self.momentum, nesterov=self.nesterov)

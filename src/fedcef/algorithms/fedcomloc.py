@@ -53,10 +53,7 @@ class FedComLoc(DeferredControl):
     def sent(self, x: Vector, key: Key) -> tuple[Message, Vector, Vector]:
         payload = self.compressor.compress(x, key) if self.variant == "com" else Dense(x)
         x_i = payload.dense()
-        return {"x": payload}, x_i, torch.full_like(x, 1) / (self.local_lr * self.mean_steps)
-
-    def gathered(self, received: Received, dim: int) -> tuple[Vector, float]:
-        return received.mean["x"], 1 / (self.local_lr * self.mean_steps)
+        return {"x": payload}, x_i, torch.full_like(x, 1) * self.weight
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         down, server = super().server_step(server, replica, received)

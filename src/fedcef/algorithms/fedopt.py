@@ -16,7 +16,7 @@ Other methods whose server steps by a mean change take the same updates by the s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -24,6 +24,7 @@ from typing import ClassVar, Literal
 from fedcef.algorithms.algorithm import Message, Received, State, Vector
 from fedcef.algorithms.fedavg import FedAvg
 from fedcef.core.errors import ConfigError
+from fedcef.core.parts import options_of
 from fedcef.core.ranges import Positive
 from fedcef.optimizers import Memory, Plain, ServerUpdate
 from fedcef.wire import Dense
@@ -31,8 +32,10 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FedOpt(FedAvg, ABC):
-    """FedAvg with a server update of its own."""
+    """FedAvg with a server update of its own: a subclass names its kind, and has the kind's options as fields."""
 
+    kind: ClassVar[type[ServerUpdate]]
+    """Of the update."""
     steps_by_mean: ClassVar[bool] = False  # by its own update: there is no place for another
 
     def __post_init__(self) -> None:
@@ -45,12 +48,8 @@ class FedOpt(FedAvg, ABC):
 
     @cached_property
     def own_update(self) -> ServerUpdate:
-        """The update that is the method's own."""
-        return self.make_update()
-
-    @abstractmethod
-    def make_update(self) -> ServerUpdate:
-        """The update, from the method's options."""
+        """The update that is the method's own, from the method's options."""
+        return self.kind(**{name: getattr(self, name) for name in options_of(self.kind)})
 
     @property
     def step(self) -> float:

@@ -13,6 +13,7 @@ Take η_g = 0.01 rather than 1: entries move by η_g, whatever the size of d.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.fedopt import AdaptiveFedOpt
 from fedcef.core.ranges import UnitInterval
@@ -23,8 +24,7 @@ from fedcef.optimizers import ServerUpdate, Yogi
 class FedYogi(AdaptiveFedOpt):
     """FedAvg with Yogi on the server."""
 
+    kind: ClassVar[type[ServerUpdate]] = Yogi
+
     decay: UnitInterval = 0.99
     """b_2: 1 minus the share of the last squared change by which the memory moves."""
-
-    def make_update(self) -> ServerUpdate:
-        return Yogi(momentum=self.momentum, floor=self.floor, decay=self.decay)

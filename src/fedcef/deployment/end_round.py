@@ -20,6 +20,7 @@ from fedcef.deployment.messages import Result
 from fedcef.deployment.protocol import Protocol
 from fedcef.simulation.ledger import Ledger, Sizes
 from fedcef.wire import (
+    Contexts,
     Dense,
     FrameKind,
     Payload,
@@ -68,8 +69,9 @@ def end_round(
     server: State,
     accepted: Sequence[AcceptedReply],
     lost: Mapping[int, Mapping[str, Tensor]],
+    contexts: Contexts,
 ) -> EndedRound:
-    """End a round with these replies, sorted by client.
+    """End a round with these replies, sorted by client; the contexts are the replica's.
 
     `lost` has, for clients that began afresh, all that they had sent before: it is taken out of their messages, as if
     each had moved its old state to the new one.  So the sums that everyone holds stay the means of the clients' states.
@@ -83,7 +85,6 @@ def end_round(
     samples = torch.tensor([one.result.samples for one in accepted]).to(protocol.z0.dtype)
     weights = samples if protocol.settings.weighting == "samples" else None
     with torch.no_grad(), single_thread(when=protocol.is_small):
-        contexts = protocol.algorithm.contexts(replica)
         received = Received.of(parts, round_.server, share=round_.share, weights=weights)
         down, server = round_.scheduled(protocol.algorithm).server_step(server, replica, received)
         try:

@@ -140,7 +140,7 @@ class ServerState:
             for one in accepted
             if one.result.base is None and self.last[one.client] is not None
         }
-        return end_round(self.protocol, self.round, self.replica, self.server, accepted, lost)
+        return end_round(self.protocol, self.round, self.replica, self.server, accepted, lost, self.contexts)
 
     def commit(self, accepted: Sequence[AcceptedReply], ended: EndedRound, note: Note) -> None:
         """Make the end of the round durable, and only then true."""

@@ -6,7 +6,7 @@ import torch
 from fedcef.compressors import RandK, TopK
 from fedcef.core.rng import round_key
 from fedcef.simulation.ledger import Column, Ledger, Sizes
-from fedcef.simulation.snapshots import Bits, snapshot, whole
+from fedcef.simulation.snapshots import snapshot, whole
 from fedcef.wire import (
     Dense,
     FrameKind,
@@ -18,6 +18,7 @@ from fedcef.wire import (
     frame_nbytes,
     frame_paper_nbytes,
 )
+from fedcef.wire.forms.nonzeros import EveryBit
 
 CPU = torch.device("cpu")
 
@@ -187,7 +188,7 @@ def test_a_snapshot_keeps_every_bit(dtype, density):
 
 def test_a_stack_is_no_snapshot():
     with pytest.raises(WireError, match="leading axes"):
-        Bits(torch.zeros(2, 3)).encode()
+        EveryBit(torch.zeros(2, 3)).encode()
 
 
 def test_nobody_listens():

@@ -14,6 +14,8 @@ from fedcef.wire.forms.sparse import CHECKSUM, Sparse, sparse_nbytes
 from fedcef.wire.payload import Payload
 from fedcef.wire.values.values import Floats, largest_of
 
+_PATTERNS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros(Payload):
@@ -28,7 +30,7 @@ class Nonzeros(Payload):
 
     def dense(self) -> Tensor:
         """The vector, without negative zeros."""
-        return Floats(self._positive_zeros()).dense()
+        return Floats(self._as_sent()).dense()
 
     def nbytes(self) -> Tensor:
         """The size of the sparse or of the dense form, whichever is smaller."""
@@ -39,7 +41,7 @@ class Nonzeros(Payload):
         dense = Dense(self.vector).nbytes()
         if self.vector.ndim == 1 and self.vector.device.type == "cpu":  # nobody waits for a count
             return torch.minimum(self._sparse().nbytes_given(context), dense)
-        mask = self.vector != 0
+        mask = self._mask()
         count = mask.sum(-1)
         values = count * self.vector.dtype.itemsize
         plain = torch.minimum(sparse_nbytes(values, gaps_of_mask(mask), count, self.dim), dense)
@@ -50,12 +52,12 @@ class Nonzeros(Payload):
         return torch.minimum(plain, CHECKSUM.size + sparse_nbytes(values, gaps, count, self.dim))
 
     def paper_nbytes(self) -> Tensor:
-        """8 bytes a non-zero entry, or 4 for each entry if that is less."""
-        return torch.minimum(8 * (self.vector != 0).sum(-1), Dense(self.vector).paper_nbytes())
+        """8 bytes an entry that is sent, or 4 for each entry if that is less."""
+        return torch.minimum(8 * self._mask().sum(-1), Dense(self.vector).paper_nbytes())
 
     def rows(self) -> list[Payload]:
         """A payload for each vector of the stack."""
-        return [Nonzeros(row) for row in self.vector.unbind()]
+        return [type(self)(row) for row in self.vector.unbind()]
 
     def encode(self) -> bytes:
         """The bytes of a `Sparse` or `Dense`, which is also what they decode to; `Dense` on a tie."""
@@ -63,7 +65,7 @@ class Nonzeros(Payload):
 
     def encode_given(self, context: Context | None) -> bytes:
         """The same with a `Sparse` that may be coded with the context."""
-        dense = Dense(self._positive_zeros())
+        dense = Dense(self._as_sent())
         if self.vector.ndim != 1:
             return dense.encode()  # says what is wrong
         sparse = self._sparse()
@@ -71,12 +73,32 @@ class Nonzeros(Payload):
         return sparse.encode_given(context) if shorter else dense.encode()
 
     def _sparse(self) -> Sparse:
-        indices = self.vector.nonzero().squeeze(-1)
+        indices = self._mask().nonzero().squeeze(-1)
         return Sparse(self.vector[indices], indices, self.dim)
 
     def largest(self) -> float:
         """The largest magnitude of the entries."""
         return largest_of(self.vector)
 
-    def _positive_zeros(self) -> Tensor:
+    def _mask(self) -> Tensor:
+        """Which entries are sent."""
+        return self.vector != 0
+
+    def _as_sent(self) -> Tensor:
+        """All entries as they arrive."""
         return self.vector.masked_fill(self.vector == 0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class EveryBit(Nonzeros):
+    """A vector of which every bit arrives, negative zeros included: entries are sent unless all their bits are zero."""
+
+    def dense(self) -> Tensor:
+        """The vector."""
+        return self.vector
+
+    def _mask(self) -> Tensor:
+        return self.vector.view(_PATTERNS[self.vector.dtype.itemsize]) != 0
+
+    def _as_sent(self) -> Tensor:
+        return self.vector

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold an interrupt back until the block has ended; only the main thread can, elsewhere nothing is done."""
-    if threading.current_thread() is not threading.main_thread():
+    """Hold an interrupt back until the block has ended.
+
+    Only the main thread can; elsewhere nothing is done, nor where interrupts are ignored, as in the workers of a sweep.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     caught: list[int] = []

@@ -13,6 +13,7 @@ from fedcef.algorithms.received import Received
 from fedcef.core.round import Round, Rounds
 from fedcef.oracles.oracle import GradientOracle
 from fedcef.simulation.averaging import running_mean
+from fedcef.simulation.ledger import Sizes
 from fedcef.simulation.state import RunState
 
 Play = Callable[[RunState, int], tuple[RunState, Message]]
@@ -36,8 +37,18 @@ class Engine:
     def play(self, state: RunState, number: int | Tensor) -> tuple[RunState, Message]:
         """Do the round of this number: tensor operations only, nothing is read back if the number is on the device."""
         round_ = self.rounds.at(number)
-        algorithm = round_.scheduled(self.algorithm)
         up, proposed = self.work(state, round_)
+        after, down, _ = self.close(state, round_, up, proposed, self.rounds.cohort(round_.number + 1))
+        return after, down
+
+    def close(
+        self, state: RunState, round_: Round, up: Message, proposed: State, listeners: Tensor
+    ) -> tuple[RunState, Message, Sizes]:
+        """The end of a round whose clients' messages are all here; `listeners` take part in the next one.
+
+        Returns the state after the round, its down-message, and the bytes of our own format.
+        """
+        algorithm = round_.scheduled(self.algorithm)
         received = Received.of(
             {name: payload.rows() for name, payload in up.items()},
             round_.server,
@@ -48,20 +59,19 @@ class Engine:
         replica = algorithm.advance(state.replica, down)
         told = round_.clients if algorithm.hears_the_end and round_.share < 1 else None
         proposed = proposed if told is None else algorithm.settled(proposed, replica)
+        sizes = state.ledger.sizes(up, down, replica, listeners, algorithm.contexts(state.replica))
         after = RunState(
             replica=replica,
             server=server,
             clients=state.clients.put(round_.clients, proposed),
-            ledger=state.ledger.add_round(
-                up, down, replica, self.rounds.cohort(round_.number + 1), algorithm.contexts(state.replica), told
-            ),
+            ledger=state.ledger.add(*sizes, listeners, told),
             average=running_mean(
                 state.average, algorithm.model(replica), round_.number, self.rounds.training.averaging
             ),
             finite=state.finite & _all_finite(replica) & _all_finite(proposed),
             spending=state.spending,
         )
-        return after, down
+        return after, down, sizes[0]
 
     def work(self, state: RunState, round_: Round) -> tuple[Message, State]:
         """The up-messages of the round's clients, and the states they then propose; nothing is committed."""

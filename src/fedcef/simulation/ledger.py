@@ -37,6 +37,11 @@ class Sizes(NamedTuple):
     snapshot: Tensor
     """Of that replica without its zeros: ()."""
 
+    @property
+    def fresh(self) -> Tensor:
+        """What brings a client up to date that missed this round alone: ()."""
+        return torch.minimum(self.down, self.whole)
+
     @classmethod
     def of(cls, count: Count, up: Tensor, down: Tensor, replica: State, anyone_away: bool) -> Sizes:
         """The sizes of a round that ended in this replica; a snapshot is measured only if someone may need one."""
@@ -74,9 +79,8 @@ class Column:
         log, everyone, down = self.log + sizes.down, self.have, self.down
         if told is not None:  # who took part has the log up to this round
             everyone = _up_to(log, everyone, told)
-            down = down + len(told) * torch.minimum(sizes.down, sizes.whole)
-        have = everyone[listeners]
-        sent = torch.minimum(log - have, torch.where(have < self.log, sizes.snapshot, sizes.whole))
+            down = down + len(told) * sizes.fresh
+        sent = self._sent(sizes, everyone[listeners])
         beyond = (sent - sizes.down).clamp(min=0).sum()
         return Column(
             up=self.up + sizes.up.sum(),
@@ -85,6 +89,16 @@ class Column:
             have=_up_to(log, everyone, listeners),
             catch_up=beyond if self.catch_up is None else self.catch_up + beyond,
         )
+
+    def due(self, sizes: Sizes, listeners: Tensor, told: Tensor | None = None) -> Tensor:
+        """What each of the listeners gets before it can begin with the next round, the round's end included: (S,)."""
+        sent = self._sent(sizes, self.have[listeners])
+        return sent if told is None else torch.where(torch.isin(listeners, told), sizes.fresh, sent)
+
+    def _sent(self, sizes: Sizes, have: Tensor) -> Tensor:
+        """What brings clients that have so much of the log up to date after a round."""
+        missing = self.log + sizes.down - have
+        return torch.minimum(missing, torch.where(have < self.log, sizes.snapshot, sizes.whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +119,16 @@ class Ledger:
         """The ledger after a round of these sizes; `listeners` and `told` as for a column."""
         return Ledger(self.wire.add(wire, listeners, told), self.paper.add(paper, listeners, told))
 
+    def sizes(
+        self, up: Message, down: Message, replica: State, listeners: Tensor, contexts: Contexts = NOTHING
+    ) -> tuple[Sizes, Sizes]:
+        """A round with these messages, coded with these contexts, which ended in this replica, by both counts."""
+        some = len(listeners) < len(self.wire.have)
+        up_and_down = frame_nbytes(up, contexts), frame_nbytes(down, contexts)
+        wire = Sizes.of(frame_nbytes, *up_and_down, replica, anyone_away=some)
+        up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
+        return wire, Sizes.of(frame_paper_nbytes, *up_and_down, replica, anyone_away=some)
+
     def add_round(
         self,
         up: Message,
@@ -115,12 +139,7 @@ class Ledger:
         told: Tensor | None = None,
     ) -> Ledger:
         """The ledger after a round with these messages, coded with these contexts, which ended in this replica."""
-        some = len(listeners) < len(self.wire.have)
-        up_and_down = frame_nbytes(up, contexts), frame_nbytes(down, contexts)
-        wire = Sizes.of(frame_nbytes, *up_and_down, replica, anyone_away=some)
-        up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
-        paper = Sizes.of(frame_paper_nbytes, *up_and_down, replica, anyone_away=some)
-        return self.add(wire, paper, listeners, told)
+        return self.add(*self.sizes(up, down, replica, listeners, contexts), listeners, told)
 
     def anyone_away(self, listeners: Tensor) -> bool:
         """Whether one of these clients missed more than the round to come, read back."""

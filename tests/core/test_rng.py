@@ -166,6 +166,15 @@ def test_permutations(size):
         assert not torch.equal(order, rng.permutation(rng.seed_key(4), size))
 
 
+def test_many_permutations_at_once_are_those_of_each_key():
+    keys = rng.fold(rng.seed_key(8), torch.arange(6))
+    sizes = torch.tensor([3, 0, 1, 40, 40, 7])
+    starts = sizes.cumsum(0) - sizes
+    each = [rng.permutation(key, int(size)) + start for key, size, start in zip(keys, sizes, starts, strict=True)]
+    assert torch.equal(rng.permutations(keys, sizes), torch.cat(each))
+    assert len(rng.permutations(keys[:0], sizes[:0])) == 0
+
+
 @pytest.mark.parametrize(("dim", "count"), [(1, 1), (10, 0), (10, 3), (10, 10), (1000, 17)])
 def test_subsets_are_distinct_and_ascending(dim, count):
     chosen = rng.subset(rng.seed_key(6), dim, count).tolist()

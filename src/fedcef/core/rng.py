@@ -44,6 +44,9 @@ class Purpose(IntEnum):
     AUGMENT = 10
     SERVER = 11
     NOISE = 12
+    NETWORK = 13
+    AVAILABILITY = 14
+    AGAIN = 15
 
 
 class Key(NamedTuple):

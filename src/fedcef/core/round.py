@@ -31,6 +31,9 @@ from fedcef.core.training import Training
 
 A = TypeVar("A")
 
+POPULATION = 1 << 14
+"""From so many clients on nothing in a round may cost as much as looking at each of them once."""
+
 
 @dataclass(frozen=True, eq=False)
 class Round:
@@ -106,12 +109,20 @@ class Rounds:
         """The round of this number as one client has it: its keys are 0-dim."""
         return self.at(number, torch.tensor(client, device=self.device))
 
-    def cohort(self, number: int | Tensor) -> Tensor:
-        """The clients that take part in a round, in ascending order."""
-        everyone = torch.arange(self.num_clients, device=self.device)
-        if self.cohort_size == self.num_clients:
-            return everyone
-        return rng.subset(self._cohort_key(number), self.num_clients, self.cohort_size)
+    def cohort(self, number: int | Tensor, size: int = 0, attempt: int = 0) -> Tensor:
+        """The clients that are asked in a round, in ascending order: as many as take part, or `size` of them.
+
+        Another attempt at the same round draws others.
+        """
+        size = size or self.cohort_size
+        if size == self.num_clients:
+            return torch.arange(self.num_clients, device=self.device)
+        return draw_cohort(self._cohort_key(number, attempt), self.num_clients, size)
+
+    @property
+    def is_population(self) -> bool:
+        """Whether there are so many clients that a round must not look at each of them."""
+        return self.num_clients > POPULATION
 
     def cohort_among(self, connected: Sequence[int], number: int, attempt: int = 0) -> list[int]:
         """The cohort of a round if only these clients can be reached.
@@ -120,18 +131,25 @@ class Rounds:
         """
         if self.cohort_size >= len(connected):
             return list(connected)
-        key = self._cohort_key(number)
-        key = rng.fold(key, attempt) if attempt else key
-        return [connected[i] for i in rng.subset(key, len(connected), self.cohort_size).tolist()]
+        key = self._cohort_key(number, attempt)
+        return [connected[i] for i in draw_cohort(key, len(connected), self.cohort_size).tolist()]
 
-    def _cohort_key(self, number: int | Tensor) -> Tensor:
+    def _cohort_key(self, number: int | Tensor, attempt: int = 0) -> Tensor:
         nobody = torch.zeros(0, dtype=torch.int64, device=self.device)
-        return rng.fold(rng.round_key(self.training.seed, number, nobody).shared, Purpose.COHORT)
+        key = rng.fold(rng.round_key(self.training.seed, number, nobody).shared, Purpose.COHORT)
+        return rng.fold(key, attempt) if attempt else key
 
     def _on_device(self, number: int | Tensor) -> Tensor:
         if isinstance(number, Tensor):
             return number
         return torch.full((), number, dtype=torch.int64, device=self.device)
+
+
+def draw_cohort(key: Tensor, num_clients: int, size: int) -> Tensor:
+    """Distinct clients in ascending order; small cohorts of a population are drawn without looking at everyone."""
+    if num_clients > POPULATION and 8 * size <= num_clients:
+        return rng.few(key, num_clients, size)
+    return rng.subset(key, num_clients, size)
 
 
 def rehearsal_key(clients: Tensor) -> Key:

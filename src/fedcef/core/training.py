@@ -104,10 +104,26 @@ class Evaluation(BaseModel):
     """Rounds between evaluations; the first and the last round are always evaluated."""
     train_samples: NotNegative = 0
     """How many training samples the loss and the gradient are taken on; 0 = all, as in the simulator's last round."""
+    clients: NotNegative = 0
+    """How many clients the loss and the gradient are taken over, always the same ones; 0 = all, or 1,000 where there are
+    more than 16,384."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
     metrics: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
     """Further measures on the test set, by name or by the import path of a function of the user's own."""
+
+
+class StoreOptions(BaseModel):
+    """Where clients' states are kept between rounds, and in what form: the section `store`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["auto", "table", "memory", "host", "disk"] = "auto"
+    """A table with all clients; rows of those seen, on the device, on the host or on a disk; or what suits the size."""
+    code: Literal["exact", "bfloat16", "nonzeros"] = "exact"
+    """Every number as it is, rounded to bfloat16 (which changes results), or only those that are not zero, exactly."""
+    limit: Annotated[NotNegative, BeforeValidator(lambda amount: as_bytes(_none_is_zero(amount)))] = 0
+    """How many bytes the states may take on a disk, e.g. "20GB"; 0 = any."""
 
 
 class Training(Options):
@@ -150,6 +166,8 @@ class Training(Options):
     is sent for it.  0 = the last round's model."""
     eval: Evaluation = Evaluation()
     """When the model is evaluated, and on how many samples."""
+    store: StoreOptions = StoreOptions()
+    """Where the clients' states are kept."""
 
     def is_evaluated(self, round_: int) -> bool:
         """Whether the model is evaluated after so many rounds."""

@@ -29,7 +29,7 @@ def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: W
         watch({"note": f"The run in {folder.path} is finished; nothing was changed."})
         return folder.read_summary()
     problem = settings.build_problem()
-    simulation = Simulation(problem, settings.build_algorithm(problem), settings)
+    simulation = Simulation(problem, settings.build_algorithm(problem), settings, folder=folder.path)
     optimum = _optimum(settings, simulation.problem) if settings.eval.optimum else None
     measuring = Measuring(simulation.problem, simulation.algorithm.step, settings, optimum)
     with folder.locked():

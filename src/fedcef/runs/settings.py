@@ -18,7 +18,7 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.parts import Section, check, completed, find, is_path, make
 from fedcef.core.precision import state_dtype
 from fedcef.core.ranges import Count, Positive, UnitInterval
-from fedcef.core.training import Training
+from fedcef.core.training import StoreOptions, Training
 from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
 from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA
@@ -188,12 +188,14 @@ class Settings(Training):
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
         off |= {"averaging"} if not self.averaging else set()
+        off |= {"store"} if self.store == StoreOptions() else set()
         off |= {"deployment"} if self.deployment == DeploymentSettings() else set()
         off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}
         table: dict[str, Any] = {"name": self.name, "label": self.label}
         table |= self.model_dump(by_alias=True, exclude=off, exclude_none=True)
-        if not self.eval.metrics:
-            del table["eval"]["metrics"]
+        for name in ("metrics", "clients"):
+            if not table["eval"][name]:
+                del table["eval"][name]
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]

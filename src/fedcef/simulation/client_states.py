@@ -1,18 +1,26 @@
 """Where the clients' own states are kept between rounds.
 
-A round takes the rows of its cohort and puts new ones in their place.  In memory they are rows of tables, one for each
-name; another store (on disk, on another device, compressed) is another `ClientStates`, given to `Simulation` by class.
+A round takes the rows of its cohort and puts new ones in their place.  By default they are rows of tables, one for each
+name; `fedcef.simulation.stores` has others (on a disk, on the host, without zeros), and one of the user's own is given to
+`Simulation` by class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
+
+
+class States(Protocol):
+    """What makes the states before the first round: a class of `ClientStates`, or options that choose one."""
+
+    def start(self, state: State, num_clients: int) -> ClientStates:
+        """The states before the first round: every client has this one."""
 
 
 class ClientStates(ABC):
@@ -58,7 +66,8 @@ class Table(ClientStates):
 
     @classmethod
     def start(cls, state: State, num_clients: int) -> Table:
-        return cls({name: vector.repeat(num_clients, 1) for name, vector in state.items()}, num_clients)
+        tables = {name: vector.expand(num_clients, *vector.shape).clone() for name, vector in state.items()}
+        return cls(tables, num_clients)
 
     def take(self, clients: Tensor) -> State:
         if len(clients) == self.num_clients:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,11 +26,12 @@ from fedcef.simulation.averaging import trained_model
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
 from fedcef.simulation.choosing import Chooser, check_choice, first_choice, with_choice
-from fedcef.simulation.client_states import ClientStates, Table
+from fedcef.simulation.client_states import States
 from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.ledger import Ledger
 from fedcef.simulation.spending import Spending
 from fedcef.simulation.state import RunState
+from fedcef.simulation.stores import Store
 
 
 class Simulation:
@@ -53,7 +55,8 @@ class Simulation:
         *,
         gradients: GradientOracle | None = None,
         weights: Tensor | None = None,
-        client_states: type[ClientStates] = Table,
+        client_states: States | None = None,
+        folder: Path | None = None,
         **options: Any,
     ) -> None:
         """A run that has not begun.
@@ -64,7 +67,8 @@ class Simulation:
             training: All other options; or give them by name (`seed=1, batch_size=32, …`).
             gradients: How gradients are computed, in place of what `training.oracle` names.
             weights: How each client counts in the mean, (N,), in place of what `training.weighting` says.
-            client_states: Where the clients' states are kept.
+            client_states: Where the clients' states are kept, in place of what `training.store` says.
+            folder: Where they may be kept on a disk; a passing one where none is given.
         """
         if training is not None and options:
             raise ConfigError("Give either a Training or its options by name, not both.")
@@ -84,9 +88,8 @@ class Simulation:
         gradients = gradients if gradients is not None else make_oracle(problem, training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
         self.engine = Engine(algorithm, rounds, gradients, weights)
-        state = RunState.start(
-            algorithm, problem.z0, problem.num_clients, client_states, averaging=training.averaging > 0
-        )
+        store = client_states if client_states is not None else Store(training.store, rounds.share == 1, folder)
+        state = RunState.start(algorithm, problem.z0, problem.num_clients, store, averaging=training.averaging > 0)
         levels = ladder(algorithm, problem.dim) if training.budget and not self._auto else ()
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
@@ -143,7 +146,9 @@ class Simulation:
 
     def threads(self) -> AbstractContextManager[None]:
         """One torch thread where vectors are small."""
-        return single_thread(when=is_small(self.problem.num_clients * self.problem.dim))
+        rounds = self.engine.rounds
+        rows = rounds.cohort_size if rounds.is_population else rounds.num_clients
+        return single_thread(when=is_small(rows * self.problem.dim))
 
     def on_device(self) -> AbstractContextManager[object]:
         """The problem's GPU as the current one, so that streams, events and graphs are there."""
@@ -234,7 +239,9 @@ class Simulation:
         return trained_model(self.state.average, self.algorithm.model(self.replica))
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """The method's own scalars for the record, on the device."""
+        """The method's own scalars for the record, on the device; none that would look at a whole population."""
+        if self.engine.rounds.is_population:
+            return {}
         return self.algorithm.diagnostics(self.replica, self.state.clients.mean())
 
     def check_finite(self) -> None:

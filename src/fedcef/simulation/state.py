@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, State
 from fedcef.simulation.averaging import started
-from fedcef.simulation.client_states import ClientStates, Table
+from fedcef.simulation.client_states import ClientStates, States, Table
 from fedcef.simulation.ledger import Ledger
 from fedcef.simulation.spending import Spending
 
@@ -40,7 +40,7 @@ class RunState:
         algorithm: Algorithm,
         z0: Tensor,
         num_clients: int,
-        client_states: type[ClientStates] = Table,
+        client_states: States = Table,
         *,
         averaging: bool = False,
     ) -> RunState:

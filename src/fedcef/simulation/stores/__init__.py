@@ -1,0 +1,74 @@
+"""Where clients' states are kept between rounds, and in what form.
+
+| `store.name` | where rows lie |
+|---|---|
+| `table` | one table with a row for every client, on the device |
+| `memory` | on the device, a row once its client has taken part |
+| `host` | the same in the host's memory: a GPU holds the rows of the cohort alone |
+| `disk` | in a file, which is also what a snapshot keeps |
+
+`auto` is the table where it is small, and `memory` otherwise.  In a run folder all but the table are kept in a file that
+only grows (`row_log.py`), so that a snapshot costs what has changed since the last one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fedcef.algorithms.algorithm import State
+from fedcef.core.training import StoreOptions
+from fedcef.simulation.client_states import ClientStates, Table
+from fedcef.simulation.stores.coded import Coded
+from fedcef.simulation.stores.filed import Filed, Journalled
+from fedcef.simulation.stores.row_codes import ROW_CODES
+from fedcef.simulation.stores.row_log import RowLog
+from fedcef.simulation.stores.rows import Rows
+from fedcef.simulation.stores.slots import Slots
+from fedcef.simulation.stores.touched import Touched
+
+__all__ = ["Store", "Touched"]
+
+_SMALL_TABLE = 256 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store by its options: has the `start` of a `ClientStates`."""
+
+    options: StoreOptions
+    everyone: bool
+    """Whether all clients take part in every round."""
+    folder: Path | None = None
+    """The run's own, if it has one."""
+
+    def start(self, state: State, num_clients: int) -> ClientStates:
+        """The states before the first round: every client has this one."""
+        name, code = self.options.name, self.options.code
+        row = sum(vector.nbytes for vector in state.values())
+        on_gpu = any(vector.is_cuda for vector in state.values())
+        plain = code == "exact" and (self.everyone or on_gpu or num_clients * row <= _SMALL_TABLE)
+        if name == "table" or (name == "auto" and plain):
+            return Table.start(state, num_clients)
+        if name == "disk":
+            filed = Filed(state, num_clients, RowLog(self.folder or _passing()), ROW_CODES[code](), self.options.limit)
+            return Touched(filed)
+        rows: Rows
+        if code == "nonzeros":
+            rows = Coded(state, num_clients, ROW_CODES[code]())
+        else:
+            dtype = torch.bfloat16 if code == "bfloat16" else None
+            rows = Slots(state, num_clients, "cpu" if name == "host" else None, dtype)
+        return Touched(Journalled(rows, RowLog(self.folder)) if self.folder and state else rows)
+
+
+def _passing() -> Path:
+    """A folder that goes when the process ends."""
+    _folders.append(tempfile.TemporaryDirectory(prefix="fedcef-"))
+    return Path(_folders[-1].name)
+
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []

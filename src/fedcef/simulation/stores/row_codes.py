@@ -1,0 +1,116 @@
+"""How a client's row is written as bytes: as it is, in half the bits, or without its zeros.
+
+    exact      every number as it is
+    bfloat16   every number rounded to bfloat16, which keeps eight of its bits: half the bytes, and other results
+    nonzeros   positions of the entries that are not zero, and those as they are: to the last bit the same.  What a
+               client has sent by Top-k adds up to few entries; and where these have few values, as sums of signs have,
+               a table of the values and one byte for each entry
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcef.algorithms.algorithm import State
+from fedcef.wire.codes.indices import encode_indices, read_indices
+from fedcef.wire.reader import Reader
+
+_WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+_COUNTS = struct.Struct("<IH")  # entries that are not zero, and distinct values among them, 0 for too many
+_DENSE = 2**32 - 1  # in the place of a count: all entries follow
+_MOST_VALUES = 256
+
+
+class RowCode(ABC):
+    """Turns the row of a client, a vector for each name, into bytes and back."""
+
+    lossless: bool = True
+
+    def encode(self, row: State) -> bytes:
+        """The bytes of a row on the host."""
+        return b"".join(self.vector(vector) for vector in row.values())
+
+    def decode(self, data: bytes, like: State) -> State:
+        """The row that these bytes were made of; `like` has its names, shapes and types."""
+        reader = Reader(data)
+        return {name: self.read(reader, vector) for name, vector in like.items()}
+
+    @abstractmethod
+    def vector(self, vector: Tensor) -> bytes:
+        """The bytes of one vector."""
+
+    @abstractmethod
+    def read(self, reader: Reader, like: Tensor) -> Tensor:
+        """The next vector, with the shape and type of `like`."""
+
+
+class Exact(RowCode):
+    """Every number as it is."""
+
+    def vector(self, vector: Tensor) -> bytes:
+        return vector.contiguous().numpy().tobytes()
+
+    def read(self, reader: Reader, like: Tensor) -> Tensor:
+        return _numbers(reader, like.numel(), like.dtype).view(like.shape)
+
+
+class BFloat16(RowCode):
+    """Every floating number in half of float32's bits."""
+
+    lossless = False
+
+    def vector(self, vector: Tensor) -> bytes:
+        if not vector.is_floating_point():
+            return Exact().vector(vector)
+        return vector.to(torch.bfloat16).view(torch.int16).numpy().tobytes()
+
+    def read(self, reader: Reader, like: Tensor) -> Tensor:
+        if not like.is_floating_point():
+            return Exact().read(reader, like)
+        return _numbers(reader, like.numel(), torch.bfloat16).to(like.dtype).view(like.shape)
+
+
+class NonZeros(RowCode):
+    """The entries that are not zero, whose sign counts, too; all of them where that is shorter."""
+
+    def vector(self, vector: Tensor) -> bytes:
+        words = vector.contiguous().view(-1).numpy().view(_WORDS[vector.element_size()])
+        places = np.flatnonzero(words)
+        kept = words[places]
+        values, numbers = np.unique(kept, return_inverse=True)
+        few = len(values) <= _MOST_VALUES
+        body = values.tobytes() + numbers.astype(np.uint8).tobytes() if few else kept.tobytes()
+        coded = encode_indices(torch.from_numpy(places), len(words)) + body
+        if len(coded) < words.nbytes:
+            return _COUNTS.pack(len(places), len(values) if few else 0) + coded
+        return _COUNTS.pack(_DENSE, 0) + words.tobytes()
+
+    def read(self, reader: Reader, like: Tensor) -> Tensor:
+        word, size = _WORDS[like.element_size()], like.numel()
+        count, distinct = reader.unpack(_COUNTS, "the counts of a row")
+        if count == _DENSE:
+            return Exact().read(reader, like)
+        places = read_indices(reader, count, size).numpy()
+
+        def words(of: int, kind: type[np.unsignedinteger]) -> np.ndarray:
+            return np.frombuffer(reader.take(of * np.dtype(kind).itemsize, "a row's numbers"), kind)
+
+        few = distinct > 0 or count == 0
+        kept = words(distinct, word)[words(count, np.uint8)] if few else words(count, word)
+        row = np.zeros(size, word)
+        row[places] = kept
+        return torch.from_numpy(row).view(like.dtype).view(like.shape)
+
+
+def _numbers(reader: Reader, count: int, dtype: torch.dtype) -> Tensor:
+    """The next numbers, in memory of their own."""
+    data = reader.take(count * dtype.itemsize, "a row's numbers")
+    return torch.from_numpy(np.frombuffer(data, np.uint8).copy()).view(dtype)
+
+
+ROW_CODES: dict[str, type[RowCode]] = {"exact": Exact, "bfloat16": BFloat16, "nonzeros": NonZeros}

@@ -1,0 +1,155 @@
+"""Rows in memory and on a disk, their codes, and values that remember what was overwritten."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from fedcef.core.errors import RunError
+from fedcef.simulation.stores import filed
+from fedcef.simulation.stores.coded import Coded
+from fedcef.simulation.stores.filed import Filed, Journalled
+from fedcef.simulation.stores.row_codes import ROW_CODES, Exact, NonZeros
+from fedcef.simulation.stores.row_log import RowLog
+from fedcef.simulation.stores.slots import Slots
+from fedcef.simulation.stores.touched import Touched
+
+N = 50
+FIRST = {"a": torch.tensor([1.0, 0.0, -2.0]), "b": torch.tensor(7)}
+
+
+def rows_of(kind, folder):
+    if kind == "slots":
+        return Slots(FIRST, N)
+    if kind == "coded":
+        return Coded(FIRST, N, NonZeros())
+    if kind == "filed":
+        return Filed(FIRST, N, RowLog(folder), NonZeros())
+    return Journalled(Slots(FIRST, N), RowLog(folder))
+
+
+def random_rows(source, count):
+    values = torch.tensor([[source.choice([0.0, -0.0, 1.5, -3.0]) for _ in range(3)] for _ in range(count)])
+    return {"a": values.view(count, 3), "b": torch.tensor([source.randrange(9) for _ in range(count)])}
+
+
+def same(one, other):
+    return all(np.array_equal(one[name].numpy().view(np.uint8), other[name].numpy().view(np.uint8)) for name in FIRST)
+
+
+@pytest.mark.parametrize("kind", ["slots", "coded", "filed", "journalled"])
+def test_every_value_stays_what_it_was(kind, tmp_path):
+    """A walk through versions, each of which must read as a table that was copied whole."""
+    source, everyone = random.Random(5), torch.arange(N)
+    store = Touched(rows_of(kind, tmp_path))
+    table = {name: vector.expand(N, *vector.shape).clone() for name, vector in FIRST.items()}
+    versions = [(store, table)]
+    for _ in range(60):
+        store, table = source.choice(versions[-6:])
+        clients = torch.tensor(sorted(source.sample(range(N), source.randrange(1, 9))))
+        rows = random_rows(source, len(clients))
+        if source.random() < 0.5:
+            assert same(store.take(clients), {name: values[clients] for name, values in table.items()})
+        after = {name: values.index_copy(0, clients, rows[name]) for name, values in table.items()}
+        versions.append((store.put(clients, rows), after))
+    for store, table in versions:
+        assert same(store.take(everyone), table)
+        assert len(store.touched()) <= N
+
+
+@pytest.mark.parametrize("kind", ["filed", "journalled"])
+def test_a_mark_brings_its_moment_back(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(filed, "_SLACK", 0)  # files are written anew all the time
+    source, everyone = random.Random(3), torch.arange(N)
+    store = Touched(rows_of(kind, tmp_path))
+    for _ in range(40):
+        clients = torch.tensor(sorted(source.sample(range(8), 4)))
+        store = store.put(clients, random_rows(source, 4))
+        mark, known = store.tensors(), store.take(everyone)
+        store = store.put(clients, random_rows(source, 4))  # what no mark knows of is lost
+        other = Touched(rows_of(kind, tmp_path)).with_tensors(mark)
+        assert same(other.take(everyone), known)
+        store = other
+    assert int(mark["log"][0]) > 3  # so many files; two are left
+    assert len(list(tmp_path.iterdir())) <= 2
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 40 * 2 * 4 * 20
+
+
+def test_a_snapshot_writes_what_has_changed(tmp_path):
+    first = {"a": torch.zeros(1000)}
+    store = Touched(Journalled(Slots(first, N), RowLog(tmp_path)))
+    store = store.put(torch.arange(N), {"a": torch.ones(N, 1000)})
+    _, before = store.tensors()["log"].tolist()
+    store = store.put(torch.tensor([3]), {"a": torch.ones(1, 1000)})
+    _, after = store.tensors()["log"].tolist()
+    assert before > 50 * 4000 > 4100 > after - before > 4000
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["exact", "nonzeros"])
+def test_codes_keep_every_bit(name, dtype):
+    code, generator = ROW_CODES[name](), torch.Generator().manual_seed(1)
+    dense = torch.randn(500, generator=generator, dtype=dtype)
+    sparse = torch.where(torch.rand(500, generator=generator) < 0.05, dense, 0)
+    signs = torch.where(torch.rand(500, generator=generator) < 0.2, dense.sign() * 0.25, 0)
+    odd = torch.zeros(500, dtype=dtype)
+    odd[7], odd[9], odd[499] = -0.0, float("nan"), float("inf")
+    row = {"dense": dense, "sparse": sparse, "signs": signs, "odd": odd, "none": dense * 0}
+    back = code.decode(code.encode(row), row)
+    for key, vector in row.items():
+        assert back[key].dtype == dtype
+        assert back[key].numpy().tobytes() == vector.numpy().tobytes(), key
+
+
+def test_sums_of_signs_take_two_bytes_an_entry():
+    generator = torch.Generator().manual_seed(2)
+    total = torch.zeros(100_000)
+    for _ in range(3):
+        places = torch.randperm(100_000, generator=generator)[:1000]
+        total[places] += 0.01 * torch.randn(1000, generator=generator).sign()
+    kept = int((total != 0).sum())
+    assert len(NonZeros().encode({"c": total})) < 2.1 * kept  # 8 bits for a position, 8 for a value
+    assert len(Exact().encode({"c": total})) == 400_000
+
+
+def test_bfloat16_is_half_as_long_and_rounds():
+    row = {"a": torch.tensor([1.0, 1.001, -3e-9]), "b": torch.tensor([5])}
+    data = ROW_CODES["bfloat16"]().encode(row)
+    assert len(data) == 6 + 8
+    assert ROW_CODES["bfloat16"]().decode(data, row)["a"].tolist() == row["a"].bfloat16().float().tolist()
+
+
+def test_a_damaged_row_is_refused(tmp_path):
+    rows = Filed(FIRST, N, RowLog(tmp_path), Exact())
+    rows.write(torch.tensor([4]), random_rows(random.Random(1), 1))
+    rows.keep()
+    path = tmp_path / "client_states.0.bin"
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RunError, match="The state of client 4 .* cannot be read: The checksum"):
+        rows.read(torch.tensor([4]))
+
+
+def test_a_file_that_is_shorter_than_its_mark_is_refused(tmp_path):
+    rows = Filed(FIRST, N, RowLog(tmp_path), Exact())
+    rows.write(torch.tensor([4]), random_rows(random.Random(1), 1))
+    mark = rows.keep()
+    (tmp_path / "client_states.0.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match="missing or shorter"):
+        Filed(FIRST, N, RowLog(tmp_path), Exact()).go_back(mark)
+
+
+def test_the_limit_is_told_in_a_sentence(tmp_path):
+    rows = Filed(FIRST, N, RowLog(tmp_path), Exact(), limit=100)
+    rows.write(torch.tensor([4]), random_rows(random.Random(1), 1))
+    with pytest.raises(RunError, match=r"states of 3 clients take .* more than store\.limit = 100 B; raise it"):
+        rows.write(torch.tensor([5, 6]), random_rows(random.Random(1), 2))
+
+
+def test_methods_without_states_keep_nothing(tmp_path):
+    for rows in (Slots({}, N), Filed({}, N, RowLog(tmp_path), Exact())):
+        store = Touched(rows).put(torch.tensor([1, 2]), {})
+        assert store.take(torch.tensor([0, 1])) == {}
+    assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.round import Rounds
 from fedcef.core.threads import single_thread
 from fedcef.core.training import Training
-from fedcef.oracles.gradient_oracle import clip, has_dropout
+from fedcef.oracles.gradient_oracle import clip
 from fedcef.oracles.loop import ClientLoop
 from fedcef.oracles.oracle import make_oracle
 from fedcef.oracles.stacked import Stacked
@@ -252,38 +252,6 @@ def test_every_client_s_gradient_is_clipped_by_itself(kind):
     assert torch.allclose(clipped / clipped.norm(dim=-1, keepdim=True), full / norms.unsqueeze(-1))
 
 
-# Dropout
-
-
-def test_dropout_is_found():
-    assert has_dropout(dropout().model)
-    assert has_dropout(nn.Sequential(nn.Sequential(nn.Dropout2d(0.1))))
-    assert not has_dropout(small("mlp").model)
-
-
-def test_dropout_is_a_function_of_round_client_and_step():
-    problem = dropout(sizes=(6, 6, 6))
-    oracle, x = ClientLoop(problem, training(0)), problem.z0
-    torch.manual_seed(1)
-    first = of_round(oracle)(x, 0)
-    torch.manual_seed(2)
-    torch.rand(17)
-    assert torch.equal(of_round(oracle)(x, 0), first)
-    assert torch.equal(of_round(ClientLoop(problem, training(0)))(x, 0), first)
-    assert not torch.equal(of_round(oracle)(x, 1), first)  # the samples are the same: only the masks differ
-    assert not torch.equal(of_round(oracle, number=1)(x, 0), first)
-    alone = torch.tensor([2])
-    assert torch.equal(of_round(oracle, clients=alone)(x, 0)[0], first[2])
-
-
-def test_dropout_is_on_even_if_the_module_came_in_evaluation_mode():
-    problem = dropout(sizes=(6, 6, 6))
-    problem.model.eval()
-    oracle = of_round(ClientLoop(problem, training(0)))
-    assert not torch.equal(oracle(problem.z0, 0), oracle(problem.z0, 1))
-    assert not problem.model.training
-
-
 # The choice
 
 
@@ -305,11 +273,6 @@ def test_the_choice_can_be_made():
 def test_stacked_needs_clients_of_equal_size_for_exact_gradients():
     with pytest.raises(ConfigError, match=r"needs clients of equal size; use oracle = 'loop'\.$"):
         make_oracle(small(), training(0, oracle="stacked"))
-
-
-def test_stacked_cannot_draw_dropout():
-    with pytest.raises(ConfigError, match=r"cannot draw dropout masks reproducibly; use oracle = 'loop'\.$"):
-        make_oracle(dropout(), training(4, oracle="stacked"))
 
 
 def test_one_client_of_a_problem_computes_in_the_way_of_the_whole():

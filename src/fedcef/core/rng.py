@@ -99,10 +99,15 @@ def round_key(seed: int, round_: int | Tensor, clients: Tensor) -> Key:
     return Key(shared, fold(fold(shared, Purpose.CLIENTS), clients))
 
 
-def bits(key: Tensor, count: int) -> Tensor:
-    """`count` pseudo-random int64 per key: (...) -> (..., count)."""
-    counter = torch.arange(1, count + 1, dtype=torch.int64, device=key.device)
+def bits(key: Tensor, count: int, start: int = 0) -> Tensor:
+    """`count` pseudo-random int64 per key: (...) -> (..., count), from place `start` of the key's sequence on."""
+    counter = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=key.device)
     return _mix(key.unsqueeze(-1) + counter * _GOLDEN)
+
+
+def short_bits(key: Tensor, count: int, start: int = 0) -> Tensor:
+    """`count` pseudo-random int16 per key, four from each int64 of the sequence, of which the first is at `start`."""
+    return bits(key, -(-count // 4), start).view(torch.int16)[..., :count]
 
 
 def uniform(key: Tensor, count: int) -> Tensor:

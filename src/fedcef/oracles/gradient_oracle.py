@@ -90,11 +90,6 @@ def clip(g: Tensor, norm: float) -> Tensor:
     return g * torch.clamp(norm / torch.linalg.vector_norm(g, dim=-1, keepdim=True), max=1.0)
 
 
-def has_dropout(model: nn.Module) -> bool:
-    """Whether the model draws masks while it trains."""
-    return any(isinstance(m, nn.modules.dropout._DropoutNd) for m in model.modules())
-
-
 def convolves(model: nn.Module) -> bool:
     """Whether the model has convolutions, which one call for all clients makes slower."""
     return any(isinstance(m, nn.modules.conv._ConvNd) for m in model.modules())

@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedcef.core.round import Round
 from fedcef.core.threads import cores, single_thread
 from fedcef.core.training import Training
-from fedcef.oracles.gradient_oracle import GradientOracle, has_dropout
+from fedcef.oracles.dropout import Copy, draws_itself, has_dropout
+from fedcef.oracles.gradient_oracle import GradientOracle
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
@@ -29,11 +29,13 @@ class ClientLoop(GradientOracle):
 
     def __init__(self, problem: Problem, training: Training, workers: int | None = None) -> None:
         super().__init__(problem, training)
-        self._draws = has_dropout(problem.model)
-        self.captures = self.batch_size > 0 and not self._draws  # otherwise sizes or seeds are read on the host
+        self._draws, self._seeds = has_dropout(problem.model), draws_itself(problem.model)
+        everyone = training.clients_per_round in (0, problem.num_clients)
+        # otherwise seeds are read on the host, or the sizes of whoever takes part
+        self.captures = not self._seeds and (self.batch_size > 0 or everyone)
         self._device = problem.z0.device
         if workers is None:
-            workers = 1 if self._draws or self._device.type == "cuda" else min(cores(), problem.num_clients)
+            workers = 1 if self._seeds or self._device.type == "cuda" else min(cores(), problem.num_clients)
         self._pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
         )
@@ -45,17 +47,14 @@ class ClientLoop(GradientOracle):
         """Every client's clipped gradient, each computed by itself."""
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         keys = round_.dropout(k).view(-1) if self._draws else None
+        everyone = len(clients) == self.problem.num_clients  # then nobody's number needs to be read
 
         def one(n: int) -> None:
             if batch is None:
-                mine = self.problem.data.samples(int(clients[n]))
+                mine = self.problem.data.samples(n if everyone else int(clients[n]))
             else:
                 mine = Samples(batch.inputs[n], batch.targets[n])
-            devices = [x.device] if x.is_cuda else []
-            with torch.random.fork_rng(devices=devices, enabled=self._draws):
-                if keys is not None:  # dropout draws from torch's own generator: give it this step's key
-                    torch.manual_seed(int(keys[n]))
-                out[n] = self._gradient(x[n], mine.inputs, mine.targets)
+            out[n] = self._gradient(x[n], mine, None if keys is None else keys[n])
 
         self._for_each(one, range(len(clients)))
         return self.clipped(out)
@@ -77,17 +76,22 @@ class ClientLoop(GradientOracle):
         else:
             list(self._pool.map(one, numbers))
 
-    def _gradient(self, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def _gradient(self, x: Tensor, samples: Samples, key: Tensor | None) -> Tensor:
+        inputs, copy = samples.inputs, self._copy()
         if inputs.ndim == 4:  # images: convolutions are faster with channels last, and pass that order on
             inputs = inputs.to(memory_format=torch.channels_last)
         x = x.detach().requires_grad_()
-        with torch.enable_grad():
-            loss = self.loss(self._model(), x, inputs, targets)
-        return torch.autograd.grad(loss, x)[0]
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else [], enabled=self._seeds), torch.enable_grad():
+            if key is not None:
+                copy.masks.start(key)
+                if self._seeds:  # some layer draws from torch's own generator: give it this step's key
+                    torch.manual_seed(int(key))
+            loss = self.loss(copy.model, x, inputs, samples.targets)
+            return torch.autograd.grad(loss, x)[0]
 
-    def _model(self) -> nn.Module:
-        """This thread's own copy of the module: functional_call swaps its parameters while it runs."""
-        if not hasattr(self._thread, "model"):
-            self._thread.model = deepcopy(self.problem.model).train()
-        model: nn.Module = self._thread.model
-        return model
+    def _copy(self) -> Copy:
+        """This thread's own copy of the model: functional_call swaps its parameters while it runs."""
+        if not hasattr(self._thread, "copy"):
+            self._thread.copy = Copy.of(self.problem.model)
+        copy: Copy = self._thread.copy
+        return copy

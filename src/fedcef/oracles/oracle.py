@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from fedcef.core.training import Training
 from fedcef.oracles.batched import Batched, batched_network
-from fedcef.oracles.gradient_oracle import GradientOracle, convolves, has_dropout
+from fedcef.oracles.dropout import has_dropout
+from fedcef.oracles.gradient_oracle import GradientOracle, convolves
 from fedcef.oracles.loop import ClientLoop
 from fedcef.oracles.stacked import Stacked
 from fedcef.problems.problem import Problem

@@ -6,7 +6,6 @@ It pays where a client's step is small (linear models, MLPs) and costs where it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 
 import torch
 from torch import Tensor
@@ -14,7 +13,8 @@ from torch import Tensor
 from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.round import Round
 from fedcef.core.training import Training
-from fedcef.oracles.gradient_oracle import GradientOracle, has_dropout
+from fedcef.oracles.dropout import Copy, draws_itself, has_dropout
+from fedcef.oracles.gradient_oracle import GradientOracle
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
@@ -28,20 +28,28 @@ class Stacked(GradientOracle):
             raise ConfigError(
                 "oracle = 'stacked' with batch_size = 0 needs clients of equal size; use oracle = 'loop'."
             )
-        if has_dropout(problem.model):
-            raise ConfigError("oracle = 'stacked' cannot draw dropout masks reproducibly; use oracle = 'loop'.")
-        model = deepcopy(problem.model).train()
+        if draws_itself(problem.model):
+            raise ConfigError(
+                "oracle = 'stacked' cannot give its masks to a layer that draws them inside (attention or a recurrent "
+                "network with dropout, or a layer of your own); use oracle = 'loop'."
+            )
+        copy = Copy.of(problem.model)
+        self._draws = has_dropout(problem.model)
 
-        def loss(x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-            return self.loss(model, x, inputs, targets)
+        def loss(x: Tensor, inputs: Tensor, targets: Tensor, key: Tensor | None) -> Tensor:
+            if key is not None:
+                copy.masks.start(key)
+            return self.loss(copy.model, x, inputs, targets)
 
-        self._gradients: Callable[..., Tensor] = torch.func.vmap(torch.func.grad(loss))
+        in_dims = (0, 0, 0, 0 if self._draws else None)
+        self._gradients: Callable[..., Tensor] = torch.func.vmap(torch.func.grad(loss), in_dims)
 
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         """Every client's clipped gradient, all of them by one call of the model."""
         batch = self.problem.data.tables(clients) if batch is None else batch
+        keys = round_.dropout(k).view(-1) if self._draws else None
         try:
-            return self.clipped(self._gradients(x, batch.inputs, batch.targets))
+            return self.clipped(self._gradients(x, batch.inputs, batch.targets, keys))
         except RuntimeError as error:
             if "randomness" in str(error):
                 raise ProblemError(

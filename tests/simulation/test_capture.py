@@ -9,9 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedcef.algorithms import ALGORITHMS, FedCEF
 from fedcef.compressors import COMPRESSORS, TopK
+from fedcef.core.layout import Layout
 from fedcef.core.rng import round_key
+from fedcef.core.round import Rounds
 from fedcef.core.schedules import Constant, Cosine
+from fedcef.core.training import Training
 from fedcef.optimizers import Momentum, Yogi
+from fedcef.oracles.oracle import make_oracle
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.lasso import Linear, lasso
 from fedcef.problems.models import MODELS
@@ -146,6 +150,55 @@ def test_a_copy_from_the_host_would_be_noticed():
         play_without_values(Careless(**common()))
 
 
+def network_without_values(sizes, *layers):
+    """A network and clients of these sizes on the device that is not there; the sizes are known, as on the host."""
+    inputs, targets = torch.empty(sum(sizes), 6, device=DEVICE), torch.empty(sum(sizes), dtype=torch.int64).to(DEVICE)
+    model = torch.nn.Sequential(*layers).to(DEVICE)
+    layout = Layout.of(dict(model.named_parameters()))
+    known = torch.tensor(sizes)
+    return Problem(
+        model=model,
+        loss=torch.nn.functional.cross_entropy,
+        train=Samples(inputs, targets),
+        starts=known.cumsum(0) - known,
+        sizes=known,
+        test=None,
+        regularizer=L1(0.05),
+        layout=layout,
+        z0=torch.empty(layout.size, device=DEVICE),
+        equal_sizes=len(set(sizes)) == 1,
+    )
+
+
+def gradients_without_values(problem, **options):
+    """The clients' gradients in the second local step of a round."""
+    oracle = make_oracle(problem, Training(**options))
+    assert oracle.captures
+    number = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    with torch.no_grad(), NoTransfers():
+        round_ = Rounds(Training(**options), problem.num_clients, DEVICE).at(number)
+        found = oracle.for_round(round_, 2)(problem.z0, 1)
+    assert found.shape == (len(round_.clients), problem.dim)
+    assert found.device.type == DEVICE
+
+
+DROPPING = torch.nn.Linear(6, 8), torch.nn.Dropout(0.4), torch.nn.ReLU(), torch.nn.AlphaDropout(), torch.nn.Linear(8, 3)
+
+
+@pytest.mark.parametrize("oracle", ["loop", "stacked"])
+@pytest.mark.parametrize("cohort", [0, 2])
+def test_dropout_reads_nothing_back(oracle, cohort, monkeypatch):
+    monkeypatch.setattr("fedcef.oracles.loop.cores", lambda: 1)  # the guard is this thread's
+    problem = network_without_values((5, 5, 5), *DROPPING)
+    on_device = replace(problem, starts=faked(problem.starts), sizes=faked(problem.sizes))
+    gradients_without_values(on_device, batch_size=4, oracle=oracle, clients_per_round=cohort)
+
+
+def test_full_batches_of_unequal_clients_read_nothing_back_if_all_take_part(monkeypatch):
+    monkeypatch.setattr("fedcef.oracles.loop.cores", lambda: 1)
+    gradients_without_values(network_without_values((5, 1, 9), *DROPPING), batch_size=0)
+
+
 def test_augmentation_reads_nothing_back():
     with FakeTensorMode():
         keys = round_key(0, 0, torch.arange(4)).own
@@ -210,4 +263,23 @@ def test_captured_cohorts_are_the_same():
     problem = images("float32")
     algorithm = FedCEF(local_lr=0.02, local_steps=2, regularizer=L1(1e-4), compressor=TopK(ratio=0.1))
     eager, captured = (after(problem, algorithm, clients_per_round=2, cuda_graphs=g) for g in (False, True))
+    assert torch.equal(eager.model(), captured.model())
+
+
+@needs_cuda
+@pytest.mark.parametrize(("oracle", "batch_size"), [("loop", 8), ("loop", 0), ("stacked", 8)])
+def test_a_replayed_round_with_dropout_is_the_round(oracle, batch_size):
+    """Clients of unequal size, and masks that the graph draws anew in every round."""
+    g = torch.Generator().manual_seed(0)
+    data = [(torch.randn(n, 6, generator=g), torch.randint(0, 3, (n,), generator=g)) for n in (30, 20, 25, 40)]
+    problem = Problem.build(torch.nn.Sequential(*DROPPING), torch.nn.functional.cross_entropy, data).to("cuda")
+    eager, captured = (
+        Simulation(problem, FedCEF(local_lr=0.02, local_steps=3), batch_size=batch_size, oracle=oracle, cuda_graphs=g)
+        for g in (False, True)
+    )
+    for _ in range(6):
+        eager.step()
+        captured.step()
+    assert captured.is_captured
+    assert captured._play.is_recorded
     assert torch.equal(eager.model(), captured.model())

@@ -6,7 +6,7 @@ import torch
 from fedcef.algorithms.received import Received, mean_of
 from fedcef.compressors import TopK
 from fedcef.core.rng import Key
-from fedcef.wire import Dense, FrameKind, Nonzeros, Relay, decode, encode
+from fedcef.wire import Dense, FrameKind, Nonzeros, Relay, as_stack, decode, encode
 
 KEY = torch.tensor(7)
 
@@ -59,7 +59,7 @@ def test_a_weighted_mean_is_never_relayed():
 
 def test_members_count_alike_unless_it_is_said():
     payloads = sparse_messages()
-    given = Received({"c": mean_of(payloads)}, {"c": payloads}, 1.0, KEY)
+    given = Received({"c": mean_of(payloads)}, {"c": as_stack(payloads)}, 1.0, KEY)
     assert not given.weighted
     assert Received.of({"c": payloads}, KEY).share == 1.0
 

@@ -61,7 +61,7 @@ class CompressedScaffnew(DeferredControl):
     def gathered(self, received: Received, dim: int) -> tuple[Vector, float]:
         if not self.senders:
             return super().gathered(received, dim)
-        values, columns = (torch.stack([one.dense() for one in received.parts[part]]) for part in ("x", "column"))
+        values, columns = (received.stacks[part].dense() for part in ("x", "column"))
         size = len(values)
         senders = min(self.senders, size)
         entries = entries_of(columns.squeeze(-1).to(torch.int64), dim, senders, size)

@@ -148,7 +148,7 @@ def _between(low: float, high: float, t: float) -> float:
 def _answer(engine: Engine, state: RunState, round_: Round, up: Message) -> Message:
     """What the server sends for these messages."""
     received = Received.of(
-        {name: payload.rows() for name, payload in up.items()},
+        up,
         round_.server,
         share=round_.share,
         weights=None if engine.weights is None else engine.weights[round_.clients],

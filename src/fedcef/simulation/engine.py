@@ -50,7 +50,7 @@ class Engine:
         """
         algorithm = round_.scheduled(self.algorithm)
         received = Received.of(
-            {name: payload.rows() for name, payload in up.items()},
+            up,
             round_.server,
             share=round_.share,
             weights=None if self.weights is None else self.weights[round_.clients],

@@ -48,8 +48,7 @@ def rehearsed_bytes(algorithm: Algorithm, vectors: Tensor, key: Key, num_clients
         name: algorithm.compressor.compress(vectors, key) if is_compressed else Dense(vectors)
         for name, is_compressed in compressed_parts(algorithm, z0, key).items()
     }
-    parts = {name: payload.rows() for name, payload in up.items()}
-    received = Received.of(parts, key.shared, share=len(vectors) / num_clients)
+    received = Received.of(up, key.shared, share=len(vectors) / num_clients)
     down, _ = algorithm.server_step(algorithm.server_init(z0), algorithm.replica_init(z0), received)
     # of a cohort of S, each was away for N/S rounds in the mean and gets as many messages
     return int(frame_nbytes(up).sum() + num_clients * frame_nbytes(down))

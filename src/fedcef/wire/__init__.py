@@ -15,7 +15,7 @@ from fedcef.wire.forms.dense import Dense
 from fedcef.wire.forms.low_rank import LowRank
 from fedcef.wire.forms.nonzeros import Nonzeros
 from fedcef.wire.forms.registry import register_form
-from fedcef.wire.forms.relay import Relay, mean
+from fedcef.wire.forms.relay import Relay, as_stack, mean
 from fedcef.wire.forms.rotated import Rotated, rotate, unrotate
 from fedcef.wire.forms.seeded import Seeded
 from fedcef.wire.forms.smallest import Smallest, smallest
@@ -66,6 +66,7 @@ __all__ = [
     "ValueType",
     "Values",
     "WireError",
+    "as_stack",
     "as_values",
     "cast",
     "decode",

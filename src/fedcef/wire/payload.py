@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcef.wire.context import Context
 from fedcef.wire.reader import Reader, WireError
-from fedcef.wire.stacks import TensorTree
+from fedcef.wire.stacks import TensorTree, sum_in_order
 from fedcef.wire.values.values import largest_of
 
 MAX_DIM = 2**32 - 1
@@ -22,6 +22,9 @@ DENSE, SPARSE, SEEDED, ROTATED, LOW_RANK, RELAY, SPARSE_IN_CONTEXT = range(1, 8)
 
 MODERATE = 2.0**40
 """Numbers that a decoder multiplies or adds up stay below it in magnitude, so that what it decodes is finite."""
+
+AT_ONCE = 2**22
+"""Entries of a stack that are decoded at once; a larger one is decoded vector by vector, which bounds the memory."""
 
 HEAD = struct.Struct("<BBI")  # form, value type, dim
 COUNT = struct.Struct("<I")
@@ -51,6 +54,17 @@ class Payload(TensorTree, ABC):
     def add_to(self, total: Tensor) -> None:
         """Add the decoded value of a single payload to `total`, (dim,), in place."""
         total += self.dense().to(total.dtype)
+
+    @property
+    def lead(self) -> torch.Size:
+        """The leading axes of a stack; none for a single payload."""
+        return self.paper_nbytes().shape
+
+    def total(self) -> Tensor:
+        """The sum of the decoded vectors of a stack (N,), added up in their order, (dim,)."""
+        if self.lead.numel() * self.dim > AT_ONCE:
+            return sum_in_order(row.dense() for row in self.rows())
+        return sum_in_order(self.dense())
 
     @abstractmethod
     def encode(self) -> bytes:

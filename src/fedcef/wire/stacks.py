@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any, Self
 
@@ -26,6 +26,15 @@ class TensorTree:
 def for_each_vector(size: int, stack: Tensor) -> Tensor:
     """The same size for all vectors of a stack (..., k): int64 (...)."""
     return torch.full(stack.shape[:-1], size, dtype=torch.int64, device=stack.device)
+
+
+def sum_in_order(vectors: Iterable[Tensor]) -> Tensor:
+    """The sum of vectors (p,), added up one after the other: torch's own sums have an order of their own."""
+    each = iter(vectors)
+    total = next(each) + 0.0  # as if to zeros: a negative zero does not stay one
+    for vector in each:
+        total += vector
+    return total
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

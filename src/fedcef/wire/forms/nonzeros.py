@@ -28,6 +28,11 @@ class Nonzeros(Payload):
         """The length of the vector."""
         return self.vector.shape[-1]
 
+    @property
+    def lead(self) -> torch.Size:
+        """Those of the vector."""
+        return self.vector.shape[:-1]
+
     def dense(self) -> Tensor:
         """The vector, without negative zeros."""
         return Floats(self._as_sent()).dense()

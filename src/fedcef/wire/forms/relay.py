@@ -27,9 +27,9 @@ class Relay(Payload):
     factor: float
 
     @classmethod
-    def of(cls, payloads: Sequence[Payload], factor: float) -> Relay:
-        """A relay of single payloads, which may differ in form."""
-        return cls(Rows(tuple(payloads)), factor)
+    def of(cls, payloads: Payload | Sequence[Payload], factor: float) -> Relay:
+        """A relay of a stack, or of single payloads, which may differ in form."""
+        return cls(as_stack(payloads), factor)
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
@@ -38,7 +38,7 @@ class Relay(Payload):
 
     def dense(self) -> Tensor:
         """The factor times the mean of the parts."""
-        return self.factor * mean(self.parts.rows()) + 0.0  # no negative zeros, as in `Nonzeros`
+        return self.factor * mean(self.parts) + 0.0  # no negative zeros, as in `Nonzeros`
 
     def nbytes(self) -> Tensor:
         """The head, the factor and the parts."""
@@ -97,6 +97,11 @@ class Rows(Payload):
         """The length of the vectors."""
         return self.payloads[0].dim
 
+    @property
+    def lead(self) -> torch.Size:
+        """(N,)."""
+        return torch.Size([len(self.payloads)])
+
     def dense(self) -> Tensor:
         """The decoded vectors, (N, p)."""
         return torch.stack([payload.dense() for payload in self.payloads])
@@ -123,6 +128,13 @@ class Rows(Payload):
         """An error: a stack is not one vector."""
         raise WireError("A stack of payloads cannot be added to one vector; take it apart with rows().")
 
+    def total(self) -> Tensor:
+        """The sum of the decoded vectors, in the type of the first."""
+        total = torch.zeros_like(self.payloads[0].dense())
+        for payload in self.payloads:
+            payload.add_to(total)
+        return total
+
     def encode(self) -> bytes:
         """An error: a stack is not sent as one payload."""
         return encode_head(0, 0, self.dim, torch.Size([len(self.payloads)]))  # says what is wrong
@@ -132,16 +144,20 @@ class Rows(Payload):
         return max(payload.largest() for payload in self.payloads)
 
 
-def mean(rows: Sequence[Payload]) -> Tensor:
-    """The mean of the decoded payloads, (dim,), added up in their order.
+def as_stack(payloads: Payload | Sequence[Payload]) -> Payload:
+    """A stack as it is, or one of single payloads."""
+    return payloads if isinstance(payloads, Payload) else Rows(tuple(payloads))
+
+
+def mean(payloads: Payload | Sequence[Payload]) -> Tensor:
+    """The mean of the decoded vectors of a stack, or of single payloads, (dim,), added up in their order.
 
     The divisor is a tensor on the device: dividing by a number of the host is, on a GPU, a product with its rounded
     reciprocal, and the last bit would depend on the device.
     """
-    total = torch.zeros_like(rows[0].dense())
-    for row in rows:
-        row.add_to(total)
-    return total / torch.full((), len(rows), dtype=total.dtype, device=total.device)
+    stack = as_stack(payloads)
+    total = stack.total()
+    return total / torch.full((), stack.lead[0], dtype=total.dtype, device=total.device)
 
 
 def _require_summable(rows: Sequence[Payload], factor: float) -> None:

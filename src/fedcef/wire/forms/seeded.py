@@ -13,6 +13,7 @@ from torch import Tensor
 from fedcef.core import rng
 from fedcef.wire.payload import COUNT, HEAD, SEEDED, Head, Payload, encode_count, encode_head, read_count
 from fedcef.wire.reader import Reader
+from fedcef.wire.stacks import sum_in_order
 from fedcef.wire.values.registry import read_values
 from fedcef.wire.values.values import Sent, as_values, rows_of
 
@@ -51,6 +52,11 @@ class Seeded(Payload):
     def add_to(self, total: Tensor) -> None:
         """Adds the values at the key's support; other entries are not touched."""
         total.index_add_(0, self._support(), as_values(self.values).dense().to(total.dtype))
+
+    def total(self) -> Tensor:
+        """The sum of the values, at the support that all have."""
+        values = sum_in_order(as_values(self.values).dense())
+        return values.new_zeros(self.dim).index_copy_(0, self._support(), values)
 
     def encode(self) -> bytes:
         """The head, count, values and key."""

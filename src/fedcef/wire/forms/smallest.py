@@ -44,9 +44,18 @@ class Smallest(Payload):
         """A payload for each vector of the stack."""
         return [Smallest(row) for row in zip(*(choice.rows() for choice in self.choices), strict=True)]
 
+    @property
+    def lead(self) -> torch.Size:
+        """Those of the first choice."""
+        return self.choices[0].lead
+
     def add_to(self, total: Tensor) -> None:
         """Adds the decoded value, by the first choice."""
         self.choices[0].add_to(total)
+
+    def total(self) -> Tensor:
+        """The sum of the decoded vectors, by the first choice."""
+        return self.choices[0].total()
 
     def encode(self) -> bytes:
         """The bytes of the shortest choice."""

@@ -1,12 +1,24 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcef.core.errors import ConfigError
-from fedcef.problems.data.partitions import PARTITIONS, label_histogram, partition
+from fedcef.problems.data.partitions import PARTITIONS, Deal, deal, partition
 
 TARGETS = torch.arange(2000) % 10
+COLUMN = torch.arange(2000) // 7 % 20
+"""Natural clients, one for each of twenty."""
+
+
+def needed(name, count=2000):
+    """The options that a partition does not do without."""
+    return {"column": COLUMN[:count]} if name == "by_column" else {}
+
+
+def label_histogram(targets, parts, num_classes):
+    return Deal.of(parts).histogram(targets, num_classes)
 
 
 def same(first, second):
@@ -19,18 +31,18 @@ def assert_covers_once(parts, count):
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_is_a_function_of_the_seed(name):
-    parts = partition(name, TARGETS, 20, seed=3)
+    parts = partition(name, TARGETS, 20, seed=3, **needed(name))
     assert len(parts) == 20
     assert_covers_once(parts, len(TARGETS))
     assert all(part.dtype == torch.int64 for part in parts)
-    assert same(parts, partition(name, TARGETS, 20, seed=3))
-    assert not same(parts, partition(name, TARGETS, 20, seed=4))
+    assert same(parts, partition(name, TARGETS, 20, seed=3, **needed(name)))
+    assert not same(parts, partition(name, TARGETS, 20, seed=4, **needed(name)))
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_samples_of_a_client_are_shuffled(name):
     """Neither in the order of the file nor class by class: a client may cut its samples into batches as they are."""
-    parts = partition(name, TARGETS, 5, seed=0)
+    parts = partition(name, TARGETS, 5, seed=0, **needed(name))
     for part in parts:
         assert not torch.equal(part, part.sort().values)
         changes = (TARGETS[part].diff() != 0).sum()
@@ -39,16 +51,15 @@ def test_samples_of_a_client_are_shuffled(name):
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(
-    name=st.sampled_from(sorted(PARTITIONS)),
+    name=st.sampled_from(sorted(set(PARTITIONS) - {"by_column"})),
     targets=st.lists(st.integers(0, 4), min_size=1, max_size=120),
     num_clients=st.integers(1, 12),
     seed=st.integers(-(2**31), 2**31),
 )
 def test_covers_once_or_says_why_not(name, targets, num_clients, seed):
     try:
-        parts = partition(
-            name, torch.tensor(targets), num_clients, seed, **({"min_size": 1} if name == "dirichlet" else {})
-        )
+        least = {"min_size": 1} if name in ("dirichlet", "lognormal", "zipf") else {}
+        parts = partition(name, torch.tensor(targets), num_clients, seed, **least)
     except ConfigError as error:
         assert "take" in str(error) or "only" in str(error)  # noqa: PT017 - the alternative is a valid partition
         return
@@ -129,7 +140,7 @@ def test_histogram_counts_labels_and_keeps_absent_classes():
 @pytest.mark.parametrize(
     ("name", "num_clients", "options", "message"),
     [
-        ("nope", 2, {}, "there are iid, dirichlet, shards"),
+        ("nope", 2, {}, "there are iid, dirichlet, shards, lognormal, zipf, by_column"),
         ("iid", 2001, {}, "2001 clients cannot share 2000 samples"),
         ("iid", 0, {}, "num_clients must be a whole number"),
         ("iid", 2, {"alpha": 1}, "iid has no option alpha; it has none"),

@@ -181,7 +181,7 @@ def test_near_misses_get_a_suggestion(sentence, change, meant):
     [
         ("model.nam=3", "There is no setting model.nam; there are model.name.  Did you mean model.name?"),
         ("model.name=mlpp", "model.name is 'mlpp'; it must be one of softmax, mlp, "),
-        ("data.partition=fair", "data.partition is 'fair'; it must be one of iid, dirichlet, shards."),
+        ("data.partition=fair", "data.partition is 'fair'; it must be one of iid, dirichlet, shards, "),
         ("data.alpha=0", "data.alpha is 0; it must be greater than 0."),
         ("data.dim=3", "There is no setting data.dim; there are data.name, data.partition, data.alpha, "),
         (

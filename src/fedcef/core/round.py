@@ -8,6 +8,8 @@ the clients of a deployment and the report ask here, so that they agree; no othe
          → COMPRESSION                 what a compressor shares
          → SERVER                      what the server draws
          → CLIENTS → client            one client's own
+             (→ AGAIN → times)         where it works on one model more than once
+             → COHORT (→ attempt)      whether it is among those asked, of clients that can be reached
              → BATCHES                 its minibatches
              → AUGMENT                 what happens to their images
              → COMPRESSION             what a compressor has of its own
@@ -74,6 +76,11 @@ class Round:
         """What each client's dropout masks are drawn from in a local step."""
         return rng.fold(rng.fold(self.key.own, Purpose.DROPOUT), step)
 
+    def again(self, times: Tensor) -> Round:
+        """The round for clients that have done so much work on this model before, (S,): what they draw is new."""
+        own = rng.fold(rng.fold(self.key.own, Purpose.AGAIN), times)
+        return replace(self, key=Key(self.key.shared, torch.where(times > 0, own, self.key.own)))
+
     def scheduled(self, algorithm: A) -> A:
         """The algorithm with the step sizes of this round; as it is where both schedules are constant."""
         changed: dict[str, Any] = {}
@@ -133,6 +140,15 @@ class Rounds:
             return list(connected)
         key = self._cohort_key(number, attempt)
         return [connected[i] for i in draw_cohort(key, len(connected), self.cohort_size).tolist()]
+
+    def some_of(self, clients: Tensor, number: int | Tensor, size: int, attempt: int = 0) -> Tensor:
+        """Up to `size` of the given clients, ascending; each has the same chance, whoever the others are."""
+        if len(clients) <= size:
+            return clients
+        keys = rng.fold(rng.round_key(self.training.seed, number, clients).own, Purpose.COHORT)
+        keys = rng.fold(keys, attempt) if attempt else keys
+        first = torch.argsort(rng.bits(keys, 1).squeeze(-1), stable=True)[:size]
+        return clients[first].sort().values
 
     def _cohort_key(self, number: int | Tensor, attempt: int = 0) -> Tensor:
         nobody = torch.zeros(0, dtype=torch.int64, device=self.device)

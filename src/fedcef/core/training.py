@@ -22,6 +22,7 @@ from pydantic import (
 
 from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError
+from fedcef.core.network import Network
 from fedcef.core.parts import Section, described, explain, make, unknown_key, validate
 from fedcef.core.precision import Precision
 from fedcef.core.ranges import Count, NonNegative, NotNegative
@@ -168,6 +169,8 @@ class Training(Options):
     """When the model is evaluated, and on how many samples."""
     store: StoreOptions = StoreOptions()
     """Where the clients' states are kept."""
+    network: Network | None = None
+    """What the clients' links and machines are like, for a clock in the records; None = no clock."""
 
     def is_evaluated(self, round_: int) -> bool:
         """Whether the model is evaluated after so many rounds."""

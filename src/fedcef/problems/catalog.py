@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -13,11 +12,11 @@ from torch import nn
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import choose, is_path, unknown_key
-from fedcef.core.ranges import Count
+from fedcef.core.ranges import Count, Positive
 from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.data.datasets import DATASETS, load
-from fedcef.problems.data.partitions import PARTITIONS, partition
+from fedcef.problems.data.partitions import PARTITIONS, options_of, partition
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.models import MODELS
@@ -44,6 +43,12 @@ class Classification(ProblemSource):
     alpha: Annotated[float, Field(gt=0)] = 0.5
     min_size: Count = 10
     classes_per_client: Count = 2
+    sigma: Positive = 1.0
+    exponent: Positive = 1.0
+    labels: Literal["iid", "dirichlet"] = "iid"
+    """How labels are dealt to clients of log-normal or Zipf sizes."""
+    column: str = ""
+    """Whose each training sample is: a file "ids.npz:key" or "ids.npy", or the import path of a function."""
     partition_options: dict[str, Any] = field(default_factory=dict)
     """Options of a partition of the user's own."""
     augment: Literal["none", "crop_flip"] = "none"
@@ -63,12 +68,20 @@ class Classification(ProblemSource):
 
     def _options(self) -> dict[str, Any]:
         """Those of the partition that is chosen."""
-        if is_path(self.partition):
-            return self.partition_options
-        if self.partition_options:
+        own = is_path(self.partition)
+        allowed = [] if own else options_of(choose("data.partition", self.partition, PARTITIONS))
+        for name in unused_options(self.partition):
+            if getattr(self, name) != getattr(Classification, name):
+                raise ConfigError(f"data.{name} is not for the partition {self.partition}; leave it out.")
+        if self.partition_options and not own:
             raise ConfigError("data.partition_options are for a partition of your own; leave them out.")
-        allowed = inspect.signature(PARTITIONS[choose("data.partition", self.partition, PARTITIONS)]).parameters
-        return {name: getattr(self, name) for name in ("alpha", "min_size", "classes_per_client") if name in allowed}
+        return self.partition_options if own else {name: getattr(self, name) for name in allowed}
+
+
+def unused_options(partition: str) -> list[str]:
+    """Options that a partition has no use for; those that every run was always written with are let through."""
+    used = options_of(partition) if partition in PARTITIONS else []
+    return [name for name in ("sigma", "exponent", "labels", "column") if name not in used]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from fedcef.core.ranges import Count, Positive, UnitInterval
 from fedcef.core.training import StoreOptions, Training
 from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
 from fedcef.privacy import Privacy
-from fedcef.problems.catalog import DATA
+from fedcef.problems.catalog import DATA, Classification, unused_options
 from fedcef.problems.fitting import check_prox_steps
 from fedcef.problems.own import Clients, build_own
 from fedcef.problems.problem import Problem
@@ -188,6 +188,7 @@ class Settings(Training):
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
         off |= {"averaging"} if not self.averaging else set()
+        off |= {"batches"} if self.batches == "drawn" else set()
         off |= {"store"} if self.store == StoreOptions() else set()
         off |= {"deployment"} if self.deployment == DeploymentSettings() else set()
         off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}
@@ -211,7 +212,8 @@ class Settings(Training):
             if section in table:
                 table[section] = completed(registry, table[section])
         if not is_path(self.data["name"]):
-            table["data"] = completed(DATA, self.data)
+            unused = unused_options(str(self.data.get("partition", Classification.partition)))
+            table["data"] = completed(DATA, self.data, without=unused)
         return tomli_w.dumps(table)
 
 

@@ -218,7 +218,7 @@ def test_a_restored_ledger_goes_on_as_if_nothing_had_happened():
     whole, first = after(start, range(6)), after(start, range(2))
     saved = {name: tensor.clone() for name, tensor in first.state().items()}
     assert set(saved) == {f"{c}_{f}" for c in ("wire", "paper") for f in ("up", "down", "log", "have", "catch_up")}
-    second = Ledger.of(saved)
+    second = start.with_state(saved)
     assert second.totals() == first.totals()
     second = after(second, range(2, 6))
     assert second.totals() == whole.totals()
@@ -229,7 +229,8 @@ def test_a_ledger_of_an_earlier_version_goes_on():
     """It did not count catch-up, which begins at 0; all else is as if the ledger were new."""
     first = after(Ledger.empty(4, CPU), range(3))
     assert first.totals()["wire_catch_up_bytes"] > 0
-    old = Ledger.of({name: tensor for name, tensor in first.state().items() if not name.endswith("catch_up")})
+    known = {name: tensor for name, tensor in first.state().items() if not name.endswith("catch_up")}
+    old = Ledger.empty(4, CPU).with_state(known)
     assert old.totals() == {**first.totals(), "wire_catch_up_bytes": 0, "paper_catch_up_bytes": 0}
     assert old.state().keys() == Ledger.empty(4, CPU).state().keys()
     whole, second = after(first, range(3, 6)), after(old, range(3, 6))

@@ -247,7 +247,7 @@ class ServerState:
             part, _, name = key.partition("/")
             parts[part][name] = tensor
         self.replica, self.server, self.average = parts["replica"], parts["server"], parts["average"]
-        self.ledger = Ledger.of(parts["ledger"])
+        self.ledger = self.ledger.with_state(parts["ledger"])
         self.round, self.have = header["round"], header["have"]
         self.last = [None if stamp is None else Stamp.from_json(stamp) for stamp in header["last"]]
         self.note = header["note"]

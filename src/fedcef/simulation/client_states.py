@@ -1,8 +1,8 @@
 """Where the clients' own states are kept between rounds.
 
 A round takes the rows of its cohort and puts new ones in their place.  By default they are rows of tables, one for each
-name; `fedcef.simulation.stores` has others (on a disk, on the host, without zeros), and one of the user's own is given to
-`Simulation` by class.
+name; `fedcef.simulation.stores` has others (on a disk, on the host, without zeros), and one of the user's own is given
+to `Simulation` by class.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ counted once more by itself, as catch-up.  The first hand-out of the start point
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message, State
+from fedcef.simulation.marks import Marks
 from fedcef.simulation.snapshots import snapshot, whole
 from fedcef.wire import Contexts, frame_nbytes, frame_paper_nbytes
 from fedcef.wire.frame import NOTHING
@@ -59,8 +60,8 @@ class Column:
     """All that went down: ()."""
     log: Tensor
     """The length of all down-messages so far: ()."""
-    have: Tensor
-    """How much of that log each client has: (N,)."""
+    marks: Marks
+    """How much of that log each client has."""
     catch_up: Tensor | None = None
     """Of what went down, the part that clients got because they were away, beyond a fresh frame each: (); None before
     the first round that counts it, be it the run's first or the first after a snapshot of an earlier version."""
@@ -69,31 +70,50 @@ class Column:
     def empty(cls, num_clients: int, device: torch.device) -> Column:
         """The column before the first round."""
 
-        def zeros(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.int64, device=device)
+        def zeros() -> Tensor:
+            return torch.zeros((), dtype=torch.int64, device=device)
 
-        return cls(zeros(), zeros(), zeros(), zeros(num_clients))
+        return cls(zeros(), zeros(), zeros(), Marks.start(num_clients, device))
+
+    @property
+    def have(self) -> Tensor:
+        """How much of the log each client has, all of them: (N,)."""
+        return self.marks.everyone()
 
     def add(self, sizes: Sizes, listeners: Tensor, told: Tensor | None = None) -> Column:
         """The column after a round; `listeners` take part in the next one, and `told` are sent its end in any case."""
-        log, everyone, down = self.log + sizes.down, self.have, self.down
+        log, marks, down = self.log + sizes.down, self.marks, self.down
         if told is not None:  # who took part has the log up to this round
-            everyone = _up_to(log, everyone, told)
+            marks = marks.moved(told, log)
             down = down + len(told) * sizes.fresh
-        sent = self._sent(sizes, everyone[listeners])
+        sent = self._sent(sizes, marks.of(listeners))
         beyond = (sent - sizes.down).clamp(min=0).sum()
         return Column(
             up=self.up + sizes.up.sum(),
             down=down + sent.sum(),
             log=log,
-            have=_up_to(log, everyone, listeners),
+            marks=marks.moved(listeners, log),
             catch_up=beyond if self.catch_up is None else self.catch_up + beyond,
         )
 
     def due(self, sizes: Sizes, listeners: Tensor, told: Tensor | None = None) -> Tensor:
         """What each of the listeners gets before it can begin with the next round, the round's end included: (S,)."""
-        sent = self._sent(sizes, self.have[listeners])
+        sent = self._sent(sizes, self.marks.of(listeners))
         return sent if told is None else torch.where(torch.isin(listeners, told), sizes.fresh, sent)
+
+    def tensors(self) -> State:
+        """The column as named tensors."""
+        catch_up = {} if self.catch_up is None else {"catch_up": self.catch_up}
+        return {"up": self.up, "down": self.down, "log": self.log, **self.marks.tensors(), **catch_up}
+
+    def with_tensors(self, tensors: State) -> Column:
+        """The column that `tensors` gave these for; raises ValueError if they are of another problem."""
+        totals = {name: tensors.get(name) for name in ("up", "down", "log")}
+        for name, total in totals.items():
+            if total is None or total.shape != () or total.dtype != torch.int64:
+                raise ValueError(f"ledger/{name} differs")
+        marks = {name: tensor for name, tensor in tensors.items() if name not in (*totals, "catch_up")}
+        return Column(**totals, marks=self.marks.with_tensors(marks), catch_up=tensors.get("catch_up"))  # type: ignore[arg-type]
 
     def _sent(self, sizes: Sizes, have: Tensor) -> Tensor:
         """What brings clients that have so much of the log up to date after a round."""
@@ -123,7 +143,7 @@ class Ledger:
         self, up: Message, down: Message, replica: State, listeners: Tensor, contexts: Contexts = NOTHING
     ) -> tuple[Sizes, Sizes]:
         """A round with these messages, coded with these contexts, which ended in this replica, by both counts."""
-        some = len(listeners) < len(self.wire.have)
+        some = len(listeners) < self.wire.marks.num_clients
         up_and_down = frame_nbytes(up, contexts), frame_nbytes(down, contexts)
         wire = Sizes.of(frame_nbytes, *up_and_down, replica, anyone_away=some)
         up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
@@ -143,7 +163,7 @@ class Ledger:
 
     def anyone_away(self, listeners: Tensor) -> bool:
         """Whether one of these clients missed more than the round to come, read back."""
-        return any(bool((column.have[listeners] < column.log).any()) for column in (self.wire, self.paper))
+        return any(bool((column.marks.of(listeners) < column.log).any()) for column in (self.wire, self.paper))
 
     def totals(self) -> dict[str, int]:
         """Bytes so far by count and direction; those of catching up are among those that went down."""
@@ -166,23 +186,15 @@ class Ledger:
 
     def state(self) -> State:
         """The ledger as named tensors, for a snapshot."""
-        columns = {"wire": self.wire, "paper": self.paper}
-        named = {f"{c}_{f.name}": getattr(column, f.name) for c, column in columns.items() for f in fields(column)}
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
+        return {f"{name}_{key}": t for name in ("wire", "paper") for key, t in getattr(self, name).tensors().items()}
 
-    @classmethod
-    def of(cls, state: Mapping[str, Tensor]) -> Ledger:
-        """The ledger from named tensors, as `state` gave them."""
+    def with_state(self, state: Mapping[str, Tensor]) -> Ledger:
+        """The ledger that `state` gave these tensors for; raises ValueError if they are of another problem."""
         wire, paper = (
-            Column(**{f.name: state[key] for f in fields(Column) if (key := f"{name}_{f.name}") in state})
-            for name in ("wire", "paper")
+            column.with_tensors({key.removeprefix(name): t for key, t in state.items() if key.startswith(name)})
+            for name, column in (("wire_", self.wire), ("paper_", self.paper))
         )
-        return cls(wire, paper)
-
-
-def _up_to(log: Tensor, have: Tensor, clients: Tensor) -> Tensor:
-    """How much of the log everyone has once these clients have all of it."""
-    return have.index_fill(0, clients, 0).index_add(0, clients, log.expand(len(clients)))
+        return Ledger(wire, paper)
 
 
 def _or_zero(column: Column) -> Tensor:

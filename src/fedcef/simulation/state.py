@@ -12,6 +12,7 @@ from fedcef.algorithms.algorithm import Algorithm, State
 from fedcef.simulation.averaging import started
 from fedcef.simulation.client_states import ClientStates, States, Table
 from fedcef.simulation.ledger import Ledger
+from fedcef.simulation.network.clock import Clock
 from fedcef.simulation.spending import Spending
 
 
@@ -33,6 +34,8 @@ class RunState:
     """Whether all numbers have been finite so far: a 0-dim bool on the device."""
     spending: Spending | None = None
     """What a byte budget remembers; on the host."""
+    clock: Clock | None = None
+    """What time it is on a simulated network; on the host."""
 
     @classmethod
     def start(
@@ -70,7 +73,7 @@ class RunState:
         Raises ValueError if they are of another problem or method.
         """
         mine = self.parts()
-        for part in ("replica", "server", "ledger"):
+        for part in ("replica", "server"):
             for name, wanted in mine[part].items():
                 tensor = parts.get(part, {}).get(name)
                 if tensor is None or tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
@@ -78,14 +81,16 @@ class RunState:
         here = {
             part: {name: tensor.to(self.finite.device) for name, tensor in parts.get(part, {}).items()} for part in mine
         }
+        ledger = self.ledger.with_state(here["ledger"])
         return RunState(
             replica=here["replica"],
             server=here["server"],
             clients=self.clients.with_tensors(here["clients"]),
-            ledger=Ledger.of(here["ledger"]),
+            ledger=ledger,
             average=here.get("average", {}),
             finite=torch.ones_like(self.finite),
             spending=self.spending,
+            clock=self.clock,
         )
 
     def tensors(self) -> State:

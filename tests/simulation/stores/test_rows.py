@@ -45,7 +45,7 @@ def test_every_value_stays_what_it_was(kind, tmp_path):
     store = Touched(rows_of(kind, tmp_path))
     table = {name: vector.expand(N, *vector.shape).clone() for name, vector in FIRST.items()}
     versions = [(store, table)]
-    for _ in range(60):
+    for _ in range(30):
         store, table = source.choice(versions[-6:])
         clients = torch.tensor(sorted(source.sample(range(N), source.randrange(1, 9))))
         rows = random_rows(source, len(clients))
@@ -128,7 +128,7 @@ def test_a_damaged_row_is_refused(tmp_path):
     data = bytearray(path.read_bytes())
     data[-8] ^= 1
     path.write_bytes(data)
-    with pytest.raises(RunError, match="The state of client 4 .* cannot be read: The checksum"):
+    with pytest.raises(RunError, match=r"The state of client 4 .* cannot be read: The checksum"):
         rows.read(torch.tensor([4]))
 
 

@@ -7,8 +7,8 @@
 | `host` | the same in the host's memory: a GPU holds the rows of the cohort alone |
 | `disk` | in a file, which is also what a snapshot keeps |
 
-`auto` is the table where it is small, and `memory` otherwise.  In a run folder all but the table are kept in a file that
-only grows (`row_log.py`), so that a snapshot costs what has changed since the last one.
+`auto` is the table where it is small, and `memory` otherwise.  In a run folder all but the table are kept in a file
+that only grows (`row_log.py`), so that a snapshot costs what has changed since the last one.
 """
 
 from __future__ import annotations

@@ -53,8 +53,6 @@ def encoded(clients: Tensor, rows: State, code: RowCode) -> list[tuple[int, byte
 def stacked(rows: list[State], like: State) -> State:
     """Rows as tables, on the device and with the types of `like`."""
     return {
-        name: torch.stack([row[name] for row in rows]).to(first.device)
-        if rows
-        else first.new_empty((0, *first.shape))
+        name: torch.stack([row[name] for row in rows]).to(first.device) if rows else first.new_empty((0, *first.shape))
         for name, first in like.items()
     }

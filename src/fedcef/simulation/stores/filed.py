@@ -47,8 +47,8 @@ class Filed(Rows):
             self._point(client, place)
         if self._limit and self._live > self._limit:
             raise RunError(
-                f"The states of {int((self._size > 0).sum())} clients take {format_bytes(self._live)}, more than store.limit "
-                f"= {format_bytes(self._limit)}; raise it, or take a shorter store.code."
+                f"The states of {len(self.touched())} clients take {format_bytes(self._live)}, more than store.limit = "
+                f"{format_bytes(self._limit)}; raise it, or take a shorter store.code."
             )
 
     def touched(self) -> Tensor:

@@ -1,10 +1,10 @@
 """How a client's row is written as bytes: as it is, in half the bits, or without its zeros.
 
-    exact      every number as it is
-    bfloat16   every number rounded to bfloat16, which keeps eight of its bits: half the bytes, and other results
-    nonzeros   positions of the entries that are not zero, and those as they are: to the last bit the same.  What a
-               client has sent by Top-k adds up to few entries; and where these have few values, as sums of signs have,
-               a table of the values and one byte for each entry
+* `exact`: every number as it is.
+* `bfloat16`: every number rounded to bfloat16, which keeps eight of its bits: half the bytes, and other results.
+* `nonzeros`: positions of the entries that are not zero, and those as they are: to the last bit the same.  What a
+  client has sent by Top-k adds up to few entries; and where these have few values, as sums of signs have, they are a
+  table of the values and one byte for each entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedcef.algorithms.algorithm import State
 from fedcef.wire.codes.indices import encode_indices, read_indices
 from fedcef.wire.reader import Reader
 
-_WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+_WORDS: dict[int, type[np.unsignedinteger]] = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _COUNTS = struct.Struct("<IH")  # entries that are not zero, and distinct values among them, 0 for too many
 _DENSE = 2**32 - 1  # in the place of a count: all entries follow
 _MOST_VALUES = 256
@@ -37,7 +37,7 @@ class RowCode(ABC):
 
     def decode(self, data: bytes, like: State) -> State:
         """The row that these bytes were made of; `like` has its names, shapes and types."""
-        reader = Reader(data)
+        reader = Reader(memoryview(data))
         return {name: self.read(reader, vector) for name, vector in like.items()}
 
     @abstractmethod

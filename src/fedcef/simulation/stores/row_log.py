@@ -1,11 +1,11 @@
 """A file of rows that only grows: what was written stays until nobody can go back to it.
 
-    client_states.0.bin   records one after the other, each an envelope (wire/envelope.py) with a client's number and row
+    client_states.0.bin   records, each an envelope (wire/envelope.py) with a client's number and row
 
-A row that is written again is added at the end; the file up to some length is everything that was known at some moment.
-So a snapshot keeps a mark, the file's number and length, and costs what was written since the last one.  Whoever goes back
-cuts off what follows.  When more than half of a file is out of date, the rows that are still good are written to the next
-one; the old one goes when that is done once more, since a snapshot may still point to it until then.
+A row that is written again is added at the end; the file up to some length is everything that was known at some
+moment.  So a snapshot keeps a mark, the file's number and length, and costs what was written since the last one.
+Whoever goes back cuts off what follows.  When more than half of a file is out of date, the rows that are still good
+are written to the next one; the old one goes when that is done once more, since a snapshot may point to it until then.
 
 Rows are read by position, not by mapping the file into memory: the system keeps the pages that are in use either way,
 but they are not counted as this process's own, and a full disk is an error instead of a signal.

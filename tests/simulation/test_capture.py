@@ -194,6 +194,13 @@ def test_dropout_reads_nothing_back(oracle, cohort, monkeypatch):
     gradients_without_values(on_device, batch_size=4, oracle=oracle, clients_per_round=cohort)
 
 
+@pytest.mark.parametrize("cohort", [0, 2])
+def test_epochs_read_nothing_back(cohort):
+    problem = network_without_values((5, 2, 9), torch.nn.Linear(6, 3))
+    on_device = replace(problem, starts=faked(problem.starts), sizes=faked(problem.sizes))
+    gradients_without_values(on_device, batch_size=4, batches="epochs", clients_per_round=cohort)
+
+
 def test_full_batches_of_unequal_clients_read_nothing_back_if_all_take_part(monkeypatch):
     monkeypatch.setattr("fedcef.oracles.loop.cores", lambda: 1)
     gradients_without_values(network_without_values((5, 1, 9), *DROPPING), batch_size=0)

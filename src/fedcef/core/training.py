@@ -31,6 +31,9 @@ from fedcef.core.schedules import SCHEDULES, Constant, Schedule
 Weighting = Literal["uniform", "samples"]
 """How clients count in a mean: alike, as in the paper, or by their number of samples."""
 
+Batches = Literal["drawn", "epochs"]
+"""How a client's minibatches are chosen: drawn with replacement, or in random orders of all its samples."""
+
 OracleName = Literal["auto", "loop", "stacked", "batched"]
 """How the clients' gradients are computed; see `fedcef.oracles`."""
 
@@ -140,7 +143,10 @@ class Training(Options):
     clients_per_round: Annotated[NotNegative, BeforeValidator(_none_is_zero)] = 0
     """How many clients take part in a round; 0 = all."""
     batch_size: NotNegative = 64
-    """Samples of a local step, drawn with replacement; 0 = all of a client's samples: exact gradients."""
+    """Samples of a local step; 0 = all of a client's samples: exact gradients."""
+    batches: Batches = "drawn"
+    """How they are chosen: drawn with replacement, or in epochs: within a round a client goes through all its samples in
+    a random order, then in another."""
     clip_norm: Annotated[NonNegative, BeforeValidator(_none_is_zero)] = 0.0
     """Largest norm of a client's minibatch gradient; 0 = off."""
     weighting: Weighting = "uniform"

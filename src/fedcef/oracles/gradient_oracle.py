@@ -14,13 +14,14 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.round import Round
 from fedcef.core.training import Training
 from fedcef.problems.client_data import Samples
+from fedcef.problems.draws import epochs
 from fedcef.problems.problem import Problem
 
 
 class GradientOracle(ABC):
     """Makes the oracle of each round."""
 
-    captures = True
+    captures: bool
     """Whether gradients leave the host alone, so that a CUDA graph can hold them."""
 
     def __init__(self, problem: Problem, training: Training) -> None:
@@ -28,8 +29,14 @@ class GradientOracle(ABC):
             raise ConfigError(
                 "Images are changed at random as minibatches are drawn; with batch_size = 0 take augment = 'none'."
             )
+        if training.batches == "epochs" and not training.batch_size:
+            raise ConfigError(
+                "With batch_size = 0 every step takes all samples; give a batch_size, or leave batches = 'epochs' out."
+            )
         self.problem = problem
+        self.captures = problem.data.captures
         self.batch_size = training.batch_size
+        self.in_epochs = training.batches == "epochs"
         self.clip_norm = training.clip_norm or None
         self.precision = training.precision
 
@@ -58,7 +65,11 @@ class GradientOracle(ABC):
         size, augment, data = self.batch_size, self.problem.augment, self.problem.data
         if not size:
             return lambda k: None
-        take = data.batches(clients, data.draw(clients, round_.batches, steps, size))
+        if self.in_epochs:
+            rows = epochs(round_.batches.view(-1), data.sizes_of(clients), steps * size).view(-1, steps, size)
+        else:
+            rows = data.draw(clients, round_.batches, steps, size)
+        take = data.batches(clients, rows)
         if augment is None:
             return take
         changes = augment.draw(round_.augmentation, steps * size).view(len(clients), steps, size)

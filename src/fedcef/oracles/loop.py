@@ -32,7 +32,7 @@ class ClientLoop(GradientOracle):
         self._draws, self._seeds = has_dropout(problem.model), draws_itself(problem.model)
         everyone = training.clients_per_round in (0, problem.num_clients)
         # otherwise seeds are read on the host, or the sizes of whoever takes part
-        self.captures = not self._seeds and (self.batch_size > 0 or everyone)
+        self.captures = self.captures and not self._seeds and (self.batch_size > 0 or everyone)
         self._device = problem.z0.device
         if workers is None:
             workers = 1 if self._seeds or self._device.type == "cuda" else min(cores(), problem.num_clients)

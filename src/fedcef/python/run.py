@@ -13,7 +13,7 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.parts import make
 from fedcef.core.precision import Precision
 from fedcef.core.schedules import Constant, Schedule
-from fedcef.core.training import OracleName, Training, Weighting
+from fedcef.core.training import Batches, OracleName, Training, Weighting
 from fedcef.problems.fitting import fitted
 from fedcef.problems.problem import Problem
 from fedcef.python.folder import run_in_folder
@@ -41,6 +41,7 @@ def run(
     seed: int = 0,
     eval_every: int = 10,
     batch_size: int = 64,
+    batches: Batches = "drawn",
     clip_norm: float | None = None,
     clients_per_round: int | None = None,
     weighting: Weighting = "uniform",
@@ -69,7 +70,8 @@ def run(
         rounds: How long.
         seed: What decides minibatches, cohorts and random compressors.
         eval_every: Rounds between evaluations; the first and the last round are always evaluated.
-        batch_size: Samples of a local step, drawn with replacement; 0 = all that a client has.
+        batch_size: Samples of a local step; 0 = all that a client has.
+        batches: How they are chosen: "drawn" with replacement, or in "epochs".
         clip_norm: Largest norm of a client's gradient; None or 0 = no limit.
         clients_per_round: How many take part in a round; None or 0 = all.
         weighting: How clients count: "uniform", or "samples" by how many they have.
@@ -101,6 +103,7 @@ def run(
         "seed": seed,
         "eval": {"every": eval_every},
         "batch_size": batch_size,
+        "batches": batches,
         "clip_norm": clip_norm,
         "clients_per_round": clients_per_round,
         "weighting": weighting,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, State
@@ -15,6 +15,7 @@ from fedcef.oracles.oracle import GradientOracle
 from fedcef.simulation.averaging import running_mean
 from fedcef.simulation.ledger import Sizes
 from fedcef.simulation.state import RunState
+from fedcef.simulation.workers import Proposed, Whole, Workers, all_finite, commit
 
 Play = Callable[[RunState, int], tuple[RunState, Message]]
 """play(state, t): the state after round t, and the round's down-message."""
@@ -33,16 +34,18 @@ class Engine:
     gradients: GradientOracle
     weights: Tensor | None = None
     """How each client counts in the mean, (N,); None = alike."""
+    workers: Workers = Whole()
+    """How the clients' work is done: all at once, or some at a time, here or elsewhere."""
 
     def play(self, state: RunState, number: int | Tensor) -> tuple[RunState, Message]:
         """Do the round of this number: tensor operations only, nothing is read back if the number is on the device."""
         round_ = self.rounds.at(number)
-        up, proposed = self.work(state, round_)
+        up, proposed = self.workers.work(self, state, round_)
         after, down, _ = self.close(state, round_, up, proposed, self.rounds.cohort(round_.number + 1))
         return after, down
 
     def close(
-        self, state: RunState, round_: Round, up: Message, proposed: State, listeners: Tensor
+        self, state: RunState, round_: Round, up: Message, proposed: Proposed, listeners: Tensor
     ) -> tuple[RunState, Message, Sizes]:
         """The end of a round whose clients' messages are all here; `listeners` take part in the next one.
 
@@ -57,31 +60,38 @@ class Engine:
         )
         down, server = algorithm.server_step(state.server, state.replica, received)
         replica = algorithm.advance(state.replica, down)
-        told = round_.clients if algorithm.hears_the_end and round_.share < 1 else None
-        proposed = proposed if told is None else algorithm.settled(proposed, replica)
+        told = self.told(round_)
+        settle = None if told is None else partial(algorithm.settled, replica=replica)
+        clients, finite = commit(state.clients, round_.clients, proposed, settle)
         sizes = state.ledger.sizes(up, down, replica, listeners, algorithm.contexts(state.replica))
         after = RunState(
             replica=replica,
             server=server,
-            clients=state.clients.put(round_.clients, proposed),
+            clients=clients,
             ledger=state.ledger.add(*sizes, listeners, told),
             average=running_mean(
                 state.average, algorithm.model(replica), round_.number, self.rounds.training.averaging
             ),
-            finite=state.finite & _all_finite(replica) & _all_finite(proposed),
+            finite=state.finite & all_finite(replica) & finite,
             spending=state.spending,
         )
         return after, down, sizes[0]
 
+    def told(self, round_: Round) -> Tensor | None:
+        """The clients that are told how their round ended, if the method asks for it and not everyone hears anyway."""
+        return round_.clients if self.algorithm.hears_the_end and round_.share < 1 else None
+
     def work(self, state: RunState, round_: Round) -> tuple[Message, State]:
-        """The up-messages of the round's clients, and the states they then propose; nothing is committed."""
+        """The up-messages of the round's clients, and the states they then propose: all at once, here."""
+        return self.local(state.replica, state.clients.take(round_.clients), round_)
+
+    def local(self, replica: State, mine: State, round_: Round) -> tuple[Message, State]:
+        """What the clients of a round do that have these states; nothing is committed."""
         algorithm = round_.scheduled(self.algorithm)
         oracle = self.gradients.for_round(round_, algorithm.local_steps)
-        mine = state.clients.take(round_.clients)
-        return algorithm.local(state.replica, mine, oracle, round_.compression)
+        return algorithm.local(replica, mine, oracle, round_.compression)
 
-
-def _all_finite(state: Mapping[str, Tensor]) -> Tensor:
-    """Whether all entries are finite; one number on the device, not read back."""
-    flags = [vector.abs().amax().isfinite() for vector in state.values()]
-    return torch.stack(flags).all() if flags else torch.ones((), dtype=torch.bool)
+    @property
+    def wants_means(self) -> bool:
+        """Whether, of dense messages, their plain mean is all that the round's end needs."""
+        return self.weights is None and not self.algorithm.counts_alike

@@ -93,6 +93,10 @@ class Algorithm(ABC):
     mean, so that a client may simply start anew; None that this is not known, so that it is not let in again.
     """
 
+    asynchronous: ClassVar[bool] = False
+    """Whether the server may step while others still work on an earlier replica: clients send a change of the model
+    that they were handed, keep nothing that the server has a copy or a sum of, and it needs only the mean of changes."""
+
     hears_the_end: ClassVar[bool] = False
     """Whether, of a cohort, the participants must be told how their round ended, by `settled`; that is counted, too."""
 

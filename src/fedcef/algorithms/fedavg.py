@@ -25,6 +25,7 @@ class FedAvg(SmoothMethod):
 
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
+    asynchronous: ClassVar[bool] = True
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}

@@ -41,6 +41,7 @@ class FedBuff(FedAvg):
     composite: Literal["server_prox", "subgradient"] = "subgradient"
 
     adds_up: ClassVar[tuple[str, ...] | None] = ()
+    asynchronous: ClassVar[bool] = False  # its staleness is of rounds
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "n": z0.new_zeros(1)}

@@ -38,7 +38,7 @@ class Network(BaseModel):
     step_spread: NonNegative = 0.5
     """How unequal machines are, as `spread` for links."""
     overhead_s: NonNegative = 0.0
-    """Seconds that every client needs for a round whatever its size: to wake up, to start a process, to ask for work."""
+    """Seconds that a client needs for a round whatever its size: to wake up, to start a process, to ask for work."""
     server_mbit: NonNegative = 0.0
     """Mbit/s of the server's own link each way, shared evenly by all that are at work; 0 = no limit."""
     trace: str = ""

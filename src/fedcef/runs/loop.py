@@ -37,7 +37,7 @@ class _Started:
     numbers: Arrival[Tensor]  # bytes so far, whether all is finite, and the measures if it is evaluated
     down: Arrival[Payload] | None  # its down-message
     snapshot: Arrival[Tensor] | None
-    ratios: Record  # what a budget chose for it
+    ratios: Record  # what a budget chose for it, and the time on a simulated network
     notes: tuple[str, ...]
 
 
@@ -116,7 +116,7 @@ class Loop:
                 numbers |= self.measuring.of(simulation, all_samples=round_ == training.rounds)
             due = self.sink.keeps_rounds and training.is_kept(round_)
             snapshot = Arrival(flat(simulation.parts())) if due else None
-            ratios, notes = dict(simulation.ratios()), simulation.notes()
+            ratios, notes = {**simulation.ratios(), **simulation.clock()}, simulation.notes()
             self._started.append(_Started(round_, Arrival(numbers), message, snapshot, ratios, notes))
 
     def _write_down(self, leave: int = 0) -> None:

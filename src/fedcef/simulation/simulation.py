@@ -29,6 +29,7 @@ from fedcef.simulation.choosing import Chooser, check_choice, first_choice, with
 from fedcef.simulation.client_states import States
 from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.ledger import Ledger
+from fedcef.simulation.network.playing import play_on, population_of, started_clock
 from fedcef.simulation.spending import Spending
 from fedcef.simulation.state import RunState
 from fedcef.simulation.stores import Store
@@ -94,6 +95,8 @@ class Simulation:
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
             state = replace(state, spending=Spending.start(costs))
+        self._population = population_of(self.engine)
+        state = replace(state, clock=started_clock(self.engine, self._population))
         self._at = (0, state)  # together, so that an interrupt finds both of the same round
         self._levels = levels
         self._begin()
@@ -104,11 +107,12 @@ class Simulation:
         """Rounds as they are written or recorded, at one level or at those of a budget; recordings begin anew."""
         training, engine, z0 = self.training, self.engine, self.problem.z0
         captures = engine.gradients.captures and self.problem.regularizer.captures and self.state.clients.captures
+        captures = captures and self._population is None  # who has arrived is read back
         memory = Memory(z0.device) if training.cuda_graphs and z0.is_cuda and captures else None
 
         def player(algorithm: Algorithm) -> Play:
-            play = replace(engine, algorithm=algorithm).play
-            return play if memory is None else Captured(play, memory)
+            mine = replace(engine, algorithm=algorithm)
+            return play_on(self._population, mine) if memory is None else Captured(mine.play, memory)
 
         self.is_captured = memory is not None
         self.spender: Spender | None = None
@@ -177,19 +181,26 @@ class Simulation:
 
     def parts(self) -> dict[str, State]:
         """Everything that the next round needs, by who holds it: what a snapshot keeps."""
-        spending = self.state.spending
-        return {**self.state.parts(), **({"budget": spending.state()} if spending else {})}
+        spending, clock = self.state.spending, self.state.clock
+        budget = {"budget": spending.state()} if spending else {}
+        return {**self.state.parts(), **budget, **({"network": clock.state()} if clock else {})}
 
     def restore(self, round_: int, parts: Mapping[str, State]) -> None:
         """Go on after `round_` rounds from what `parts()` gave, on any device."""
         state = self.state.with_parts(parts)
-        self._at = (round_, replace(state, spending=Spending.of(parts["budget"])) if state.spending else state)
+        state = replace(state, spending=Spending.of(parts["budget"])) if state.spending else state
+        state = replace(state, clock=state.clock.restored(parts["network"])) if state.clock else state
+        self._at = (round_, state)
         self._begin()
 
     def ratios(self) -> dict[str, float | None]:
         """What a byte budget or the run's own choice let the last round keep; nothing without one."""
         spending, spender = self.state.spending, self._current_spender()
         return spender.ratios(spending) if spender and spending else {}
+
+    def clock(self) -> dict[str, Any]:
+        """What the record says of a simulated network after the last round; nothing without one."""
+        return self.state.clock.record() if self.state.clock else {}
 
     def current_engine(self) -> Engine:
         """The engine as it played the last round: with the ratios that were chosen for it, if any were."""

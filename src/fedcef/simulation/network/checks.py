@@ -1,0 +1,71 @@
+"""What does not go together: a network, a method and the other options."""
+
+from __future__ import annotations
+
+import torch
+
+from fedcef.algorithms.algorithm import Algorithm
+from fedcef.core.errors import ConfigError
+from fedcef.core.network import Network
+from fedcef.core.round import Rounds
+from fedcef.simulation.engine import Engine
+from fedcef.simulation.network.population import Population
+
+
+def check_network(network: Network, engine: Engine, population: Population) -> None:
+    """Refuse a network on which the method has no rounds, or on which a round might never end."""
+    if network.unavailable == "silent" and not population.always_there and not network.deadline:
+        raise ConfigError(
+            "A round would wait for ever for clients that are away; give network.deadline, or take "
+            "network.unavailable = 'not_drawn'."
+        )
+    if network.trace and network.availability < 1:
+        raise ConfigError("A trace says itself when clients are there; leave network.availability out.")
+    if network.mode == "async":
+        _check_asynchronous(network, engine.algorithm, engine.rounds)
+    else:
+        _check_rounds(network, engine, population)
+
+
+def _check_rounds(network: Network, engine: Engine, population: Population) -> None:
+    algorithm, rounds = engine.algorithm, engine.rounds
+    name = type(algorithm).__name__
+    keeps_sums = algorithm.adds_up != () and algorithm.client_init(torch.zeros(1))
+    if network.over_selection > 1 and rounds.cohort_size == rounds.num_clients:
+        raise ConfigError(
+            "network.over_selection asks for more clients than take part, and all of them take part; give "
+            "clients_per_round."
+        )
+    drops = network.deadline > 0 or network.over_selection > 1
+    if drops and algorithm.counts_alike:
+        raise ConfigError(
+            f"With these options {name} deals its entries out among the clients that are asked, and needs all their "
+            "replies; leave network.deadline and network.over_selection out."
+        )
+    if (drops or not population.always_there) and (
+        not algorithm.partial_participation or (engine.weights is not None and keeps_sums)
+    ):
+        raise ConfigError(
+            f"With these options {name} needs all clients in every round; leave network.deadline, "
+            "network.over_selection and availability out."
+        )
+
+
+def _check_asynchronous(network: Network, algorithm: Algorithm, rounds: Rounds) -> None:
+    name = type(algorithm).__name__
+    if not algorithm.asynchronous:
+        raise ConfigError(
+            f"{name} has no asynchronous form: its clients do more than send a change of the model that they were "
+            "handed; take fedavg, fedprox, fedpaq or one of the fedopt family, or network.mode = 'rounds'."
+        )
+    if network.over_selection > 1 or network.at_least > 1:
+        raise ConfigError(
+            "network.over_selection and network.at_least are for rounds; the asynchronous mode has network.concurrency "
+            "and network.buffer."
+        )
+    if network.concurrency > rounds.num_clients:
+        raise ConfigError(
+            f"network.concurrency is {network.concurrency}; it must be at most num_clients = {rounds.num_clients}."
+        )
+    if rounds.training.budget:
+        raise ConfigError("A byte budget plans for rounds; leave it out, or take network.mode = 'rounds'.")

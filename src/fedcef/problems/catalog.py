@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import choose, is_path, unknown_key
@@ -16,7 +16,7 @@ from fedcef.core.ranges import Count, Positive
 from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.data.datasets import DATASETS, load
-from fedcef.problems.data.partitions import PARTITIONS, options_of, partition
+from fedcef.problems.data.partitions import PARTITIONS, Deal, deal, options_of
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.models import MODELS
@@ -57,7 +57,7 @@ class Classification(ProblemSource):
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         """The problem with these clients; the deal and the model's start depend on the seed."""
         data = load(self.name)
-        parts = partition(self.partition, data.train_targets, num_clients, seed, **self._options())
+        parts = self.deal(data.train_targets, num_clients, seed).parts()
         return Problem.build(
             seeded_model(model, tuple(data.train_inputs.shape[1:]), data.num_classes, seed),
             nn.functional.cross_entropy,
@@ -65,6 +65,10 @@ class Classification(ProblemSource):
             test=Samples(data.test_inputs, data.test_targets),
             augment=AUGMENTATIONS[self.augment],
         )
+
+    def deal(self, targets: Tensor, num_clients: int, seed: int) -> Deal:
+        """Who holds which of the samples with these targets."""
+        return deal(self.partition, targets, num_clients, seed, **self._options())
 
     def _options(self) -> dict[str, Any]:
         """Those of the partition that is chosen."""

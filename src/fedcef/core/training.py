@@ -10,6 +10,7 @@ from dataclasses import is_dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -36,6 +37,17 @@ Batches = Literal["drawn", "epochs"]
 
 OracleName = Literal["auto", "loop", "stacked", "batched"]
 """How the clients' gradients are computed; see `fedcef.oracles`."""
+
+
+WORKERS = ("auto", "local", "distributed", "ray")
+"""Who does the clients' work; see `fedcef.simulation.workers`."""
+
+
+def _known_workers(value: str) -> str:
+    name, colon, count = value.partition(":")
+    if name not in WORKERS or (colon and (name != "ray" or not count.isdecimal() or int(count) < 1)):
+        raise ValueError("auto, local, distributed, ray, or ray and a number of actors such as ray:4")
+    return value
 
 
 def _none_is_zero(value: Any) -> Any:
@@ -175,6 +187,11 @@ class Training(Options):
     """When the model is evaluated, and on how many samples."""
     store: StoreOptions = StoreOptions()
     """Where the clients' states are kept."""
+    cohort_chunk: NotNegative = 0
+    """How many of a cohort's clients are in memory at a time; 0 = all.  Results do not depend on it."""
+    workers: Annotated[str, AfterValidator(_known_workers)] = "auto"
+    """Who does the clients' work: this process (local), those that torchrun started (distributed), or actors of Ray (ray,
+    or ray:4 for four of them).  auto is distributed under torchrun and local otherwise; results do not depend on it."""
     network: Network | None = None
     """What the clients' links and machines are like, for a clock in the records; None = no clock."""
 

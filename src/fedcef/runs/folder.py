@@ -41,8 +41,8 @@ from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoi
 Snapshot = tuple[int, dict[str, Tensor]]
 """A round, and what was known after it by name."""
 
-FREE = ("name", "label", "device", "snapshot_every")
-"""Settings that make no other experiment: what it is called, where it runs and how often it is kept."""
+FREE = ("name", "label", "device", "snapshot_every", "cohort_chunk", "workers")
+"""Settings that make no other experiment: what it is called, where and by whom it is computed, how often it is kept."""
 
 
 class RunFolder:

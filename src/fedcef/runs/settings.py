@@ -189,6 +189,8 @@ class Settings(Training):
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
         off |= {"averaging"} if not self.averaging else set()
         off |= {"batches"} if self.batches == "drawn" else set()
+        off |= {"cohort_chunk"} if not self.cohort_chunk else set()
+        off |= {"workers"} if self.workers == "auto" else set()
         off |= {"store"} if self.store == StoreOptions() else set()
         off |= {"deployment"} if self.deployment == DeploymentSettings() else set()
         off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}

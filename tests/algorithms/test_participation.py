@@ -169,3 +169,22 @@ def test_a_lost_state_is_taken_out_and_the_limit_is_the_same():
     assert sizes[1499] <= 1e-8
     assert max(sizes[1500:]) >= 1e-4
     assert sizes[-1] <= 1e-8
+
+
+@pytest.mark.parametrize("downlink", [{}, {"downlink": "dense"}, LOSSY], ids=["increment", "dense", "lossy"])
+def test_without_an_own_part_clients_keep_nothing(downlink):
+    cohorts = [participants(2, 1, t)[0].tolist() for t in range(4)]
+    end = simulate(FedCEF(**COMMON, compressor=TOP1, mixing=0.5, own_part=0, **downlink), CLIENTS, 4, 1)
+    z, c, d = by_hand(cohorts, 0.5, 0, "lossy" in downlink.values())
+    assert end.clients == {}
+    np.testing.assert_allclose(end.points[-1].numpy(), z, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(end.replica["c"].numpy(), c, rtol=0, atol=1e-12)
+
+
+def test_without_an_own_part_and_without_loss_it_is_fedavg():
+    """c is then the cohort's mean gradient, and nothing corrects the local steps."""
+    options = {"local_lr": 0.01, "server_lr": 1.5, "local_steps": 4}
+    ours = simulate(FedCEF(**options, compressor=Identity(), own_part=0), PROBLEM, 6, 3)
+    theirs = simulate(FedAvg(**options), PROBLEM, 6, 3)
+    for mine, other in zip(ours.points, theirs.points, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)

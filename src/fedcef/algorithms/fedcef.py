@@ -56,8 +56,9 @@ class FedCEF(Algorithm):
     """The strength of the correction c - c_i in the local steps; 1 is the paper's, and the only exact one."""
     participation: Literal["shared", "averaged"] = "shared"
     """What becomes of the controls where some clients are away; with all of them in every round it has no effect."""
-    own_part: Fraction = 0.5
-    """ω, for "shared": how much of what a client sends it keeps for itself, beside what all share; at most η/s."""
+    own_part: UnitInterval = 0.5
+    """ω, for "shared": how much of what a client sends it keeps for itself, beside what all share; at most η/s.  With 0
+    clients keep nothing from round to round, and their steps are not corrected for drift."""
     index_code: Literal["plain", "context"] = "plain"
     """How the positions of kept entries are coded: by themselves, or given what both sides know of each entry."""
     share: Fraction = field(default=1.0, metadata=BY_ENGINE)
@@ -87,24 +88,27 @@ class FedCEF(Algorithm):
         return {} if self.downlink == "increment" else {"c": z0.new_zeros(z0.shape)}
 
     def client_init(self, z0: Vector) -> State:
-        names = ("c_i",) if self.is_shared else ("c_i", "v_i")
+        names = (("c_i",) if self.own_part else ()) if self.is_shared else ("c_i", "v_i")
         return {name: z0.new_zeros(z0.shape) for name in names}
 
     def known(self, c: Vector, c_i: Vector) -> Vector:
         """What the server knows of a client's gradient: the sum of all that it has sent, or parts of that and of c."""
         if not self.is_shared:
             return c_i
+        if not self.own_part:
+            return c
         own = min(self.own_part, self.mixing / self.share)
         return (1 - own * self.share / self.mixing) * c + own * c_i
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        c, c_i = replica["c"], client["c_i"]
+        c, c_i = replica["c"], client.get("c_i", replica["c"])
         known = self.known(c, c_i)
         drift = self.drift_weight * (c - known)
         g_mean = corrected_steps(self, replica["z"], drift, oracle, self.regularizer).g_mean
         memory = {} if self.is_shared else {"v_i": (1 - self.mixing) * client["v_i"] + self.mixing * g_mean}
         delta = self.compressor.compress(memory.get("v_i", g_mean) - known, key)
-        return {"delta": delta}, {"c_i": c_i + delta.dense(), **memory}
+        own = {"c_i": c_i + delta.dense()} if "c_i" in client else {}
+        return {"delta": delta}, {**own, **memory}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         share, mean = received.share, received.mean["delta"]
@@ -139,4 +143,4 @@ class FedCEF(Algorithm):
         return {"delta": context, "increment": context}
 
     def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:
-        return {"control_gap": (replica["c"] - self.known(replica["c"], mean["c_i"])).norm()}
+        return {"control_gap": (replica["c"] - self.known(replica["c"], mean.get("c_i", replica["c"]))).norm()}

@@ -37,8 +37,14 @@ class Measuring:
 
     def _evaluator(self, samples: int) -> Evaluator:
         if samples not in self._evaluators:
-            training = self._training
+            options = self._training
             self._evaluators[samples] = Evaluator(
-                self._problem, self._step, samples, training.weighting, training.precision, training.eval.metrics
+                self._problem,
+                self._step,
+                samples,
+                options.weighting,
+                options.precision,
+                options.eval.metrics,
+                options.eval.clients,
             )
         return self._evaluators[samples]

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.precision import Precision, matrix_units
+from fedcef.core.rng import fixed_key
+from fedcef.core.round import POPULATION, draw_cohort
 from fedcef.core.threads import is_small, single_thread
 from fedcef.core.training import Weighting
 from fedcef.oracles.gradient_oracle import convolves
@@ -18,6 +20,7 @@ from fedcef.problems.accuracy import IGNORED, as_number, find_metric, right_and_
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
+_OF_A_POPULATION = 1000  # clients that stand for all, where there are very many
 _CHUNK = 1000  # samples in one forward pass; it decides the order of sums, and so the last bits of records
 _ONE_BY_ONE = 100  # clients that are evaluated one after the other; more go together, with other last bits
 _TOGETHER = {False: 4000, True: 250}  # samples of clients that go together, by whether there are convolutions: measured
@@ -35,6 +38,8 @@ class Evaluator:
         precision: The arithmetic of a GPU's products.
         metrics: What else to measure on the test set: names in `METRICS`, or import paths "module:function" of
             functions of all outputs and targets that return one number.
+        clients: Over how many clients f and its gradient are taken, the same ones in every run; 0 means all, or 1,000
+            of a population.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Evaluator:
         weighting: Weighting = "uniform",
         precision: Precision = "float32",
         metrics: Sequence[str] = (),
+        clients: int = 0,
     ) -> None:
         self.problem = problem
         self.step = step
@@ -54,16 +60,18 @@ class Evaluator:
             raise ConfigError(f"eval.metrics are measured on a test set, and there is none; leave {metrics[0]} out.")
         self._model = deepcopy(problem.model).eval()
         self._counted: int | None = None
-        total = int(problem.sizes.sum())
+        looked_at = _looked_at(problem.num_clients, clients)
+        self._rows = len(looked_at)
+        sizes = problem.data.sizes_of(looked_at.to(problem.z0.device)).tolist()
+        total = sum(sizes)
         share = 1.0 if train_samples <= 0 else min(1.0, train_samples / total)
-        sizes = problem.sizes.tolist()
         weights = [1 / len(sizes) if weighting == "uniform" else size / total for size in sizes]
         counts = [max(1, round(share * size)) for size in sizes]
-        self._alone = list(zip(range(len(sizes)), counts, weights, strict=True))
+        self._alone = list(zip(looked_at.tolist(), counts, weights, strict=True))
         self._groups: list[_Group] = []
         if len(sizes) > _ONE_BY_ONE and self._goes_together():
             piece = _TOGETHER[convolves(problem.model)]
-            self._groups = _groups(counts, weights, piece, problem.z0)
+            self._groups = _groups([part for part in self._alone if part[1] <= piece], piece, problem.z0)
             self._alone = [part for part in self._alone if part[1] > piece]
 
     def __call__(self, x: Tensor) -> dict[str, float]:
@@ -72,7 +80,7 @@ class Evaluator:
 
     def measure(self, x: Tensor) -> dict[str, Tensor]:
         """All measures at the point x, (p,), as numbers on the device that nothing has waited for."""
-        small = is_small(self.problem.num_clients * self.problem.dim)
+        small = is_small(self._rows * self.problem.dim)
         with matrix_units(self._precision), single_thread(when=small):
             return self._measure(x)
 
@@ -170,19 +178,28 @@ class _Group:
     weights: Tensor  # (S,)
 
 
-def _groups(counts: list[int], weights: list[float], piece: int, like: Tensor) -> list[_Group]:
-    """Clients with equal counts, as many together as make a piece; those with more than that are left out."""
-    by_count: dict[int, list[int]] = {}
-    for client, count in enumerate(counts):
-        if count <= piece:
-            by_count.setdefault(count, []).append(client)
+def _groups(parts: list[tuple[int, int, float]], piece: int, like: Tensor) -> list[_Group]:
+    """Clients with equal counts, as many together as make a piece, from (client, count, weight)."""
+    by_count: dict[int, list[tuple[int, float]]] = {}
+    for client, count, weight in parts:
+        by_count.setdefault(count, []).append((client, weight))
     groups = []
     for count, clients in sorted(by_count.items()):
         rows = torch.arange(count, device=like.device)
-        for some in torch.split(torch.tensor(clients, device=like.device), piece // count):
-            mine = like.new_tensor([weights[client] for client in some.tolist()])
-            groups.append(_Group(some, rows.expand(len(some), 1, count), mine))
+        for start in range(0, len(clients), piece // count):
+            some = clients[start : start + piece // count]
+            numbers, weights = zip(*some, strict=True)
+            mine = torch.tensor(numbers, device=like.device)
+            groups.append(_Group(mine, rows.expand(len(some), 1, count), like.new_tensor(weights)))
     return groups
+
+
+def _looked_at(num_clients: int, wanted: int) -> Tensor:
+    """The clients that f is taken over, in ascending order."""
+    wanted = wanted or (_OF_A_POPULATION if num_clients > POPULATION else num_clients)
+    if wanted >= num_clients:
+        return torch.arange(num_clients)
+    return draw_cohort(fixed_key(), num_clients, wanted)
 
 
 def distance_to_truth(x: Tensor, truth: Tensor, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Tensor]:

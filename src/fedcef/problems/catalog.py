@@ -68,10 +68,10 @@ class Classification(ProblemSource):
 
     def deal(self, targets: Tensor, num_clients: int, seed: int) -> Deal:
         """Who holds which of the samples with these targets."""
-        return deal(self.partition, targets, num_clients, seed, **self._options())
+        return deal(self.partition, targets, num_clients, seed, **self.options())
 
-    def _options(self) -> dict[str, Any]:
-        """Those of the partition that is chosen."""
+    def options(self) -> dict[str, Any]:
+        """The options of the partition that is chosen."""
         own = is_path(self.partition)
         allowed = [] if own else options_of(choose("data.partition", self.partition, PARTITIONS))
         for name in unused_options(self.partition):

@@ -175,7 +175,7 @@ def test_a_lost_state_is_taken_out_and_the_limit_is_the_same():
 def test_without_an_own_part_clients_keep_nothing(downlink):
     cohorts = [participants(2, 1, t)[0].tolist() for t in range(4)]
     end = simulate(FedCEF(**COMMON, compressor=TOP1, mixing=0.5, own_part=0, **downlink), CLIENTS, 4, 1)
-    z, c, d = by_hand(cohorts, 0.5, 0, "lossy" in downlink.values())
+    z, c, _ = by_hand(cohorts, 0.5, 0, "lossy" in downlink.values())
     assert end.clients == {}
     np.testing.assert_allclose(end.points[-1].numpy(), z, rtol=0, atol=1e-13)
     np.testing.assert_allclose(end.replica["c"].numpy(), c, rtol=0, atol=1e-12)

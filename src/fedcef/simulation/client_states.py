@@ -46,6 +46,10 @@ class ClientStates(ABC):
     def mean(self) -> State:
         """The mean over all clients: a vector (p,) for each name."""
 
+    def copied(self) -> ClientStates:
+        """The same states in memory of their own, for whoever overwrites those of `tensors`."""
+        return self.with_tensors({name: tensor.clone() for name, tensor in self.tensors().items()})
+
     @abstractmethod
     def tensors(self) -> State:
         """All there is to keep, as named tensors, for a snapshot."""

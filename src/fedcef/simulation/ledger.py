@@ -101,6 +101,11 @@ class Column:
         sent = self._sent(sizes, self.marks.of(listeners))
         return sent if told is None else torch.where(torch.isin(listeners, told), sizes.fresh, sent)
 
+    def copied(self) -> Column:
+        """The same column in memory of its own."""
+        catch_up = None if self.catch_up is None else self.catch_up.clone()
+        return Column(self.up.clone(), self.down.clone(), self.log.clone(), self.marks.copied(), catch_up)
+
     def tensors(self) -> State:
         """The column as named tensors."""
         catch_up = {} if self.catch_up is None else {"catch_up": self.catch_up}
@@ -183,6 +188,10 @@ class Ledger:
             "wire_catch_up_bytes": _or_zero(self.wire),
             "paper_catch_up_bytes": _or_zero(self.paper),
         }
+
+    def copied(self) -> Ledger:
+        """The same ledger in memory of its own."""
+        return Ledger(self.wire.copied(), self.paper.copied())
 
     def state(self) -> State:
         """The ledger as named tensors, for a snapshot."""

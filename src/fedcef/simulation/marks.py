@@ -40,6 +40,10 @@ class Marks:
         """All marks, (N,)."""
         return self.numbers.take(torch.arange(self.num_clients))[_NAME]
 
+    def copied(self) -> Marks:
+        """The same marks in memory of their own."""
+        return Marks(self.numbers.copied(), self.num_clients)
+
     def tensors(self) -> State:
         """What a snapshot keeps, by name."""
         return self.numbers.tensors()

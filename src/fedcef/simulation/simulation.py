@@ -30,9 +30,11 @@ from fedcef.simulation.client_states import States
 from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.ledger import Ledger
 from fedcef.simulation.network.playing import play_on, population_of, started_clock
+from fedcef.simulation.seats import Seated
 from fedcef.simulation.spending import Spending
 from fedcef.simulation.state import RunState
 from fedcef.simulation.stores import Store
+from fedcef.simulation.workers import Workers, workers_for
 
 
 class Simulation:
@@ -58,6 +60,7 @@ class Simulation:
         weights: Tensor | None = None,
         client_states: States | None = None,
         folder: Path | None = None,
+        workers: Workers | None = None,
         **options: Any,
     ) -> None:
         """A run that has not begun.
@@ -70,6 +73,7 @@ class Simulation:
             weights: How each client counts in the mean, (N,), in place of what `training.weighting` says.
             client_states: Where the clients' states are kept, in place of what `training.store` says.
             folder: Where they may be kept on a disk; a passing one where none is given.
+            workers: Who does the clients' work, in place of what `training.workers` and `training.cohort_chunk` say.
         """
         if training is not None and options:
             raise ConfigError("Give either a Training or its options by name, not both.")
@@ -88,9 +92,12 @@ class Simulation:
             weights = problem.sizes.to(problem.z0.dtype)
         gradients = gradients if gradients is not None else make_oracle(problem, training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
-        self.engine = Engine(algorithm, rounds, gradients, weights)
+        workers = workers_for(training, workers, chooses=self._auto is not None)
+        self.engine = Engine(algorithm, rounds, gradients, weights, workers)
         store = client_states if client_states is not None else Store(training.store, rounds.share == 1, folder)
-        state = RunState.start(algorithm, problem.z0, problem.num_clients, store, averaging=training.averaging > 0)
+        state = RunState.start(
+            algorithm, problem.z0, problem.num_clients, workers.states(store), averaging=training.averaging > 0
+        )
         levels = ladder(algorithm, problem.dim) if training.budget and not self._auto else ()
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
@@ -106,13 +113,17 @@ class Simulation:
     def _begin(self) -> None:
         """Rounds as they are written or recorded, at one level or at those of a budget; recordings begin anew."""
         training, engine, z0 = self.training, self.engine, self.problem.z0
-        captures = engine.gradients.captures and self.problem.regularizer.captures and self.state.clients.captures
+        captures = engine.gradients.captures and self.problem.regularizer.captures and engine.workers.captures
         captures = captures and self._population is None  # who has arrived is read back
         memory = Memory(z0.device) if training.cuda_graphs and z0.is_cuda and captures else None
+        on_host = Rounds(training, self.problem.num_clients)
 
         def player(algorithm: Algorithm) -> Play:
             mine = replace(engine, algorithm=algorithm)
-            return play_on(self._population, mine) if memory is None else Captured(mine.play, memory)
+            if memory is None:
+                return play_on(self._population, mine)
+            recorded = Captured(mine.play, memory)
+            return recorded if self.state.clients.captures else Seated(recorded, on_host)
 
         self.is_captured = memory is not None
         self.spender: Spender | None = None

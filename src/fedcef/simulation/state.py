@@ -100,5 +100,16 @@ class RunState:
 
     def clone(self) -> RunState:
         """The same state in memory of its own."""
-        parts = {part: {name: tensor.clone() for name, tensor in state.items()} for part, state in self.parts().items()}
-        return replace(self.with_parts(parts), finite=self.finite.clone())
+        replica, server, average = (
+            {name: tensor.clone() for name, tensor in part.items()}
+            for part in (self.replica, self.server, self.average)
+        )
+        return replace(
+            self,
+            replica=replica,
+            server=server,
+            clients=self.clients.copied(),
+            ledger=self.ledger.copied(),
+            average=average,
+            finite=self.finite.clone(),
+        )

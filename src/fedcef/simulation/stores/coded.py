@@ -35,6 +35,9 @@ class Coded(Rows):
     def touched(self) -> Tensor:
         return torch.tensor(sorted(self._blocks), dtype=torch.int64)
 
+    def emptied(self) -> Coded:
+        return Coded(self.first, self.num_clients, self._code)
+
     @property
     def nbytes(self) -> int:
         """The bytes of all rows."""

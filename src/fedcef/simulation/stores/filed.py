@@ -34,7 +34,9 @@ class Filed(Rows):
         self.first, self.num_clients = first, num_clients
         self._log, self._code, self._limit = log, code, limit
         self._like = {name: vector.cpu() for name, vector in first.items()}
-        self._forget()
+        self._start = np.zeros(num_clients, np.int64)
+        self._size = np.zeros(num_clients, np.int32)
+        self._live = 0
 
     def read(self, clients: Tensor) -> State:
         return stacked([self._row(client) for client in numbers(clients).tolist()], self.first)
@@ -60,9 +62,11 @@ class Filed(Rows):
         return torch.tensor(self._log.keep())
 
     def go_back(self, mark: Tensor) -> None:
-        self._forget()
         for client, place in self._log.go_back(*mark.tolist()):
             self._point(client, place)
+
+    def emptied(self) -> Filed:
+        return Filed(self.first, self.num_clients, self._log, self._code, self._limit)
 
     def _row(self, client: int) -> State:
         size = int(self._size[client])
@@ -76,11 +80,6 @@ class Filed(Rows):
             raise ValueError("clients/log is of another problem")
         self._live += place.size - int(self._size[client])
         self._start[client], self._size[client] = place
-
-    def _forget(self) -> None:
-        self._start = np.zeros(self.num_clients, np.int64)
-        self._size = np.zeros(self.num_clients, np.int32)
-        self._live = 0
 
     def _write_anew(self) -> None:
         """The rows that are good, in the next file."""
@@ -121,10 +120,10 @@ class Journalled(Rows):
         self._changed.clear()
         return torch.tensor(self._log.keep())
 
+    def emptied(self) -> Journalled:
+        return Journalled(self._rows.emptied(), self._log)
+
     def go_back(self, mark: Tensor) -> None:
-        touched = self._rows.touched()
-        if len(touched):
-            self._rows.write(touched, {n: v.expand(len(touched), *v.shape) for n, v in self.first.items()})
         like = {name: vector.cpu() for name, vector in self.first.items()}
         latest = dict(self._log.go_back(*mark.tolist()))
         for client, place in latest.items():
@@ -133,7 +132,6 @@ class Journalled(Rows):
             row = self._code.decode(self._log.read(place, client), like)
             self._rows.write(torch.tensor([client]), {name: vector.unsqueeze(0) for name, vector in row.items()})
         self._live = sum(place.size for place in latest.values())
-        self._changed.clear()
 
     def _add(self, clients: Iterable[int]) -> None:
         for some in torch.split(torch.tensor(list(clients)), 64):

@@ -29,6 +29,10 @@ class Rows(ABC):
     def touched(self) -> Tensor:
         """The clients that were written, in ascending order."""
 
+    @abstractmethod
+    def emptied(self) -> Rows:
+        """The same before anything was written; those in a file share it, and lose what is beyond the next mark."""
+
     def keep(self) -> Tensor | None:
         """Make everything durable and say by which mark it is found again; None where nothing is kept on a disk."""
         return None

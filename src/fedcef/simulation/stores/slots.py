@@ -27,6 +27,7 @@ class Slots(Rows):
         dtype: torch.dtype | None = None,
     ) -> None:
         self.first, self.num_clients = first, num_clients
+        self._device, self._dtype = device, dtype
         self._slot = torch.full((num_clients,), -1, dtype=torch.int32)
         self._used = 0
         self._tables = {name: self._like(vector, device, dtype) for name, vector in first.items()}
@@ -50,13 +51,16 @@ class Slots(Rows):
     def touched(self) -> Tensor:
         return (self._slot >= 0).nonzero().flatten()
 
+    def emptied(self) -> Slots:
+        return Slots(self.first, self.num_clients, self._device, self._dtype)
+
     def _rows(self, name: str, slots: Tensor, new: Tensor) -> Tensor:
         first, table = self.first[name], self._tables[name]
         if bool(new.all()):
             return first.expand(len(slots), *first.shape).clone()
         rows = table[slots.clamp(min=0).to(table.device)].to(first.device, first.dtype)
-        rows[new.to(rows.device)] = first
-        return rows
+        begin = new.nonzero().flatten().to(rows.device)  # found on the host, so that no device is waited for
+        return rows.index_copy_(0, begin, first.expand(len(begin), *first.shape))
 
     def _make_room(self, wanted: int) -> None:
         have = len(next(iter(self._tables.values()), ()))

@@ -74,6 +74,10 @@ class Touched(ClientStates):
         self._return()
         return self._rows.touched()
 
+    def copied(self) -> Touched:
+        """This one: what it reads does not change, whatever is put into it."""
+        return self
+
     def tensors(self) -> State:
         """The mark by which a disk finds the rows again, or the touched clients and their rows."""
         self._return()
@@ -85,7 +89,7 @@ class Touched(ClientStates):
 
     def with_tensors(self, tensors: State) -> Touched:
         """The states of a mark, of touched clients' rows, or of a table with all of them, as earlier versions kept."""
-        rows = self._rows
+        rows = self._rows.emptied()
         if "log" in tensors:
             rows.go_back(tensors["log"])
             return Touched(rows)
@@ -99,8 +103,6 @@ class Touched(ClientStates):
             table = tensors.get(name)
             if table is None or table.shape != (len(clients), *vector.shape) or table.dtype != vector.dtype:
                 raise ValueError(f"clients/{name} differs")
-        if len(rows.touched()):
-            rows.write(rows.touched(), rows.read(rows.touched()[:0]) if not rows.first else _repeated(rows))
         rows.write(clients, {name: tensors[name] for name in rows.first})
         return Touched(rows)
 
@@ -120,9 +122,3 @@ class Touched(ClientStates):
                 now = self._rows.read(clients)
                 self._rows.write(clients, before)
                 newer._newer, newer._taken, older._newer = (older, clients, now), None, None
-
-
-def _repeated(rows: Rows) -> State:
-    """The first row for each client that was touched."""
-    count = len(rows.touched())
-    return {name: vector.expand(count, *vector.shape) for name, vector in rows.first.items()}

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.runs.setting import SETTINGS, Killed, run_in, without_time
 
 from fedcef.algorithms import FedCEF
 from fedcef.compressors import TopK
@@ -13,6 +12,7 @@ from fedcef.regularizers import L1
 from fedcef.simulation.client_states import Table
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.stores import Touched
+from runs.setting import SETTINGS, Killed, run_in, without_time
 
 PROBLEM = lasso(L1(0.05), num_clients=8, samples=30, dim=20, support=5)
 EXACT = [(name, code) for name in ("memory", "host", "disk") for code in ("exact", "nonzeros")]

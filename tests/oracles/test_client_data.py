@@ -47,9 +47,7 @@ def problem(count, equal):
 def with_loaded(task):
     """The same problem, whose table is nowhere but in the source."""
     loaded = Loaded(task.client_samples, task.sizes)
-    other = replace(task, train=Samples(task.train.inputs[:0], task.train.targets[:0]))
-    other.__dict__["data"] = loaded
-    return other, loaded
+    return replace(task, data=loaded), loaded
 
 
 @pytest.mark.parametrize(("oracle", "batch_size"), [("loop", 0), ("loop", 3), ("stacked", 0), ("stacked", 3)])

@@ -18,6 +18,7 @@ from fedcef.oracles.dropout import Copy, Masks, draws_itself, has_dropout
 from fedcef.oracles.loop import ClientLoop
 from fedcef.oracles.oracle import make_oracle
 from fedcef.oracles.stacked import Stacked
+from fedcef.problems.client_data import PooledData
 from fedcef.problems.problem import Problem
 
 KEY = rng.seed_key(5)
@@ -239,7 +240,7 @@ def test_dropout_is_on_even_if_the_module_came_in_evaluation_mode():
 def test_a_deployed_client_draws_as_in_the_simulator(kind):
     task = problem()
     who = torch.tensor([2])
-    alone = replace(task, train=task.client_samples(2), starts=torch.zeros(1, dtype=torch.int64), sizes=task.sizes[2:])
+    alone = replace(task, data=PooledData.of([task.client_samples(2)]))
     expected = of_round(make_oracle(task, options(4, oracle=kind)), clients=who)(task.z0, 1)
     round_ = Rounds(Training(seed=7), 3).at(0, who)
     oracle = make_oracle(alone, options(4, oracle=kind)).for_round(round_, 3, rows=torch.zeros(1, dtype=torch.int64))

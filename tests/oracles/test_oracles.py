@@ -16,6 +16,7 @@ from fedcef.oracles.gradient_oracle import clip
 from fedcef.oracles.loop import ClientLoop
 from fedcef.oracles.oracle import make_oracle
 from fedcef.oracles.stacked import Stacked
+from fedcef.problems.client_data import PooledData
 from fedcef.problems.lasso import lasso
 from fedcef.problems.models import MODELS
 from fedcef.problems.problem import Problem
@@ -280,7 +281,7 @@ def test_one_client_of_a_problem_computes_in_the_way_of_the_whole():
     whole, equal = small(), small(sizes=(5, 5))
     for problem, kind in ((whole, ClientLoop), (equal, Stacked)):
         samples = problem.client_samples(1)
-        alone = replace(problem, train=samples, starts=torch.zeros(1, dtype=torch.int64), sizes=problem.sizes[1:2])
+        alone = replace(problem, data=PooledData.of([samples]))
         assert type(make_oracle(problem, training(0))) is type(make_oracle(alone, training(0))) is kind
 
 
@@ -290,7 +291,7 @@ def test_a_client_may_be_another_row_of_its_problem(kind, batch_size):
     problem = small("mlp", sizes=(6, 6, 6))
     options, x = training(batch_size, oracle=kind), points(problem)[2:]
     samples, who = problem.client_samples(2), torch.tensor([2])
-    alone = replace(problem, train=samples, starts=torch.zeros(1, dtype=torch.int64), sizes=problem.sizes[2:])
+    alone = replace(problem, data=PooledData.of([samples]))
     expected = of_round(make_oracle(problem, options), clients=who)(x, 1)
     round_ = round_of(problem, clients=who)
     found = make_oracle(alone, options).for_round(round_, 3, rows=torch.zeros(1, dtype=torch.int64))(x, 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedcef.algorithms.algorithm import Oracle
 from fedcef.core.round import Rounds
 from fedcef.oracles.oracle import make_oracle
-from fedcef.problems.client_data import Samples
+from fedcef.problems.client_data import PooledData
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 
@@ -24,22 +24,12 @@ def problem_of_client(settings: Settings, client: int) -> Problem:
 
 def one_client(problem: Problem, client: int) -> Problem:
     """A problem with this client alone; its samples are numbered from 0, as its minibatches are drawn."""
-    samples = problem.client_samples(client)
-    return replace(
-        problem,
-        train=Samples(samples.inputs.clone(), samples.targets.clone()),
-        starts=problem.starts.new_zeros(1),
-        sizes=problem.sizes[client : client + 1].clone(),
-        test=None,
-    )
+    return replace(problem, data=PooledData.of([problem.client_samples(client)]), test=None)
 
 
 def without_data(problem: Problem) -> Problem:
     """The problem as a server knows it: model, regulariser, start, test set, and how many clients there are."""
-    nothing = Samples(problem.train.inputs[:0].clone(), problem.train.targets[:0].clone())
-    return replace(
-        problem, train=nothing, starts=torch.zeros_like(problem.starts), sizes=torch.zeros_like(problem.sizes)
-    )
+    return replace(problem, data=PooledData.empty(problem.example, problem.num_clients))
 
 
 class ClientGradients:

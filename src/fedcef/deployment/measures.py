@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedcef.deployment.server_state import Evaluate
 from fedcef.problems.accuracy import find_metric
+from fedcef.problems.client_data import PooledData
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.simulation.evaluation import Evaluator
@@ -18,19 +19,14 @@ def measures_of(settings: Settings, problem: Problem) -> Evaluate:
     """All measures where the server has the training data, as of the shipped experiments; otherwise those that the test
     set gives, or none but density."""
     step, device = settings.build_algorithm(problem).step, problem.z0.device
-    if int(problem.sizes.sum()):
+    if len(problem.example):
         whole = Evaluator(
             problem, step, settings.eval.train_samples, settings.weighting, settings.precision, settings.eval.metrics
         )
         return lambda x: whole(x.to(device))
     if problem.test is None:
         return _density
-    tested = replace(
-        problem,
-        train=problem.test,
-        starts=problem.starts.new_zeros(1),
-        sizes=problem.sizes.new_full((1,), len(problem.test)),
-    )
+    tested = replace(problem, data=PooledData.of([problem.test]))
     evaluator = Evaluator(tested, step, precision=settings.precision, metrics=settings.eval.metrics)
     own = [find_metric(metric)[0] for metric in settings.eval.metrics]
 

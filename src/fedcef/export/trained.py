@@ -86,7 +86,7 @@ def _built(settings: Settings) -> tuple[nn.Module, tuple[int, ...]]:
     if known is not None:
         return seeded_model(settings.model, *known, settings.seed), known[0]
     problem = settings.model_copy(update={"device": "cpu"}).build_problem()
-    return problem.model, tuple(problem.train.inputs.shape[1:])
+    return problem.model, tuple(problem.example.inputs.shape[1:])
 
 
 def _given(model: nn.Module | str) -> nn.Module:

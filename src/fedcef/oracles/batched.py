@@ -28,15 +28,16 @@ class Batched(GradientOracle):
         if network is None:
             raise ConfigError(
                 "oracle = 'batched' needs Triton on a GPU, minibatches, precision = 'bfloat16', and a chain of 3x3 "
-                "convolutions, ReLU, 2x2 max-pooling and linear layers; use oracle = 'loop'."
+                "convolutions, ReLU, 2x2 max-pooling, linear layers and dropout; use oracle = 'loop'."
             )
         self._network = network
 
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         """Every client's clipped gradient, by one pass of the kernels."""
         assert batch is not None, "there are minibatches"
+        keys = round_.dropout(k).view(-1) if self._network.drops else None
         return self._network.gradients(
-            x, batch.inputs, batch.targets, self.problem.loss, torch.bfloat16, self.clip_norm
+            x, batch.inputs, batch.targets, self.problem.loss, torch.bfloat16, self.clip_norm, keys
         )
 
 
@@ -48,4 +49,4 @@ def batched_network(problem: Problem, training: Training) -> BatchedNetwork | No
         return None
     from fedcef.kernels.cnn import BatchedNetwork
 
-    return BatchedNetwork.of(problem.model, problem.layout, tuple(problem.train.inputs.shape[1:]))
+    return BatchedNetwork.of(problem.model, problem.layout, tuple(problem.example.inputs.shape[1:]))

@@ -15,6 +15,8 @@ from fedcef.core.parts import choose, is_path, unknown_key
 from fedcef.core.ranges import Count, Positive
 from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.augment import AUGMENTATIONS
+from fedcef.problems.client_data import ClientData, PooledData
+from fedcef.problems.clients.drawn import drawn
 from fedcef.problems.data.datasets import DATASETS, load
 from fedcef.problems.data.partitions import PARTITIONS, Deal, deal, options_of
 from fedcef.problems.lasso import lasso
@@ -23,6 +25,9 @@ from fedcef.problems.models import MODELS
 from fedcef.problems.own import call
 from fedcef.problems.problem import Problem, Samples
 from fedcef.regularizers import Zero
+
+DRAWN = "drawn"
+"""The partition that deals no samples out: clients are drawn over all of them, by `fedcef.problems.clients.drawn`."""
 
 
 class ProblemSource(ABC):
@@ -39,7 +44,8 @@ class Classification(ProblemSource):
 
     name: str
     partition: str = "dirichlet"
-    """How samples are dealt to the clients: a name in `PARTITIONS`, or the import path of a function."""
+    """How samples are dealt to the clients: a name in `PARTITIONS`, or the import path of a function.  With "drawn"
+    there are any number of clients, each of whom holds some of the samples, whoever else does."""
     alpha: Annotated[float, Field(gt=0)] = 0.5
     min_size: Count = 10
     classes_per_client: Count = 2
@@ -49,6 +55,8 @@ class Classification(ProblemSource):
     """How labels are dealt to clients of log-normal or Zipf sizes."""
     column: str = ""
     """Whose each training sample is: a file "ids.npz:key" or "ids.npy", or the import path of a function."""
+    samples_per_client: Count = 50
+    """How many samples each client of a drawn population holds."""
     partition_options: dict[str, Any] = field(default_factory=dict)
     """Options of a partition of the user's own."""
     augment: Literal["none", "crop_flip"] = "none"
@@ -57,14 +65,22 @@ class Classification(ProblemSource):
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         """The problem with these clients; the deal and the model's start depend on the seed."""
         data = load(self.name)
-        parts = self.deal(data.train_targets, num_clients, seed).parts()
         return Problem.build(
             seeded_model(model, tuple(data.train_inputs.shape[1:]), data.num_classes, seed),
             nn.functional.cross_entropy,
-            clients=[(data.train_inputs[part], data.train_targets[part]) for part in parts],
+            clients=self._clients(Samples(data.train_inputs, data.train_targets), num_clients, seed),
             test=Samples(data.test_inputs, data.test_targets),
             augment=AUGMENTATIONS[self.augment],
         )
+
+    def _clients(self, pool: Samples, num_clients: int, seed: int) -> ClientData:
+        """The samples in the order of the clients, which makes a client's a view; or a population drawn over them."""
+        if self.partition == DRAWN:
+            options = self.options()
+            size = options.pop("samples_per_client")
+            return drawn(pool.inputs, pool.targets, num_clients, size, seed=seed, **options)
+        dealt = self.deal(pool.targets, num_clients, seed)
+        return PooledData.cut(pool[dealt.rows], dealt.sizes)
 
     def deal(self, targets: Tensor, num_clients: int, seed: int) -> Deal:
         """Who holds which of the samples with these targets."""
@@ -73,7 +89,7 @@ class Classification(ProblemSource):
     def options(self) -> dict[str, Any]:
         """The options of the partition that is chosen."""
         own = is_path(self.partition)
-        allowed = [] if own else options_of(choose("data.partition", self.partition, PARTITIONS))
+        allowed = [] if own else _options_of(choose("data.partition", self.partition, [*PARTITIONS, DRAWN]))
         for name in unused_options(self.partition):
             if getattr(self, name) != getattr(Classification, name):
                 raise ConfigError(f"data.{name} is not for the partition {self.partition}; leave it out.")
@@ -84,8 +100,14 @@ class Classification(ProblemSource):
 
 def unused_options(partition: str) -> list[str]:
     """Options that a partition has no use for; those that every run was always written with are let through."""
-    used = options_of(partition) if partition in PARTITIONS else []
-    return [name for name in ("sigma", "exponent", "labels", "column") if name not in used]
+    used = [] if is_path(partition) else _options_of(partition)
+    return [name for name in ("sigma", "exponent", "labels", "column", "samples_per_client") if name not in used]
+
+
+def _options_of(partition: str) -> list[str]:
+    if partition == DRAWN:
+        return ["alpha", "samples_per_client"]
+    return options_of(partition) if partition in PARTITIONS else []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Where the clients' samples come from.
 
 Oracles and evaluation ask a `ClientData` for samples and never where these lie.  `PooledData` keeps those of all
-clients in one table; a source that reads a client when it is asked for implements the same three methods.
+clients in one table; `fedcef.problems.clients` has sources that read a client when it is asked for.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedcef.core import rng
+from fedcef.core.errors import ProblemError
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,16 @@ class Samples:
         """Of one sample's input and target."""
         return tuple(self.inputs.shape[1:]), tuple(self.targets.shape[1:])
 
+    @property
+    def dtypes(self) -> tuple[torch.dtype, torch.dtype]:
+        """Of inputs and targets."""
+        return self.inputs.dtype, self.targets.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """What they take in memory."""
+        return self.inputs.nbytes + self.targets.nbytes
+
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Samples:
         """The same samples on a device; floating values in the given type."""
 
@@ -45,11 +56,33 @@ class Samples:
         return Samples(move(self.inputs), move(self.targets))
 
 
+Look = Callable[[Samples, Callable[[int], str]], None]
+"""look(samples, whose): raise a `ProblemError` where samples cannot be trained on; whose(row) names a row's owner."""
+
+
 class ClientData(ABC):
-    """The samples of N clients, each of which numbers its own from 0."""
+    """The samples of N clients, each of which numbers its own from 0.
+
+    A source has the three abstract methods and `sizes`.  One that learns sizes as it reads has `num_clients` and
+    `sizes_of` in place of that; a round asks only for the sizes of its cohort.
+    """
 
     sizes: Tensor
     """How many samples each client has, (N,) int64, on the device on which they are computed with."""
+    equal_sizes: bool = False
+    """Whether all clients are known to have equally many samples."""
+    captures: bool = False
+    """Whether minibatches are gathered without the host, so that a CUDA graph can hold them."""
+
+    @property
+    def num_clients(self) -> int:
+        """N, how many clients there are."""
+        return len(self.sizes)
+
+    @property
+    def example(self) -> Samples:
+        """A few samples, for their shapes and types; none where nobody has any."""
+        return self.samples(0, 2)
 
     @abstractmethod
     def samples(self, client: int, count: int | None = None) -> Samples:
@@ -67,9 +100,43 @@ class ClientData(ABC):
         source can read ahead, and a client only once.
         """
 
+    def sizes_of(self, clients: Tensor) -> Tensor:
+        """How many samples these clients have: (S,) -> (S,)."""
+        return self.sizes[clients]
+
     def draw(self, clients: Tensor, keys: Tensor, steps: int, size: int) -> Tensor:
         """Samples of K minibatches for every client, drawn with replacement from its key: (S,), (S,) -> (S, K, B)."""
-        return rng.integers(keys, steps * size, self.sizes[clients]).view(len(clients), steps, size)
+        return rng.integers(keys, steps * size, self.sizes_of(clients)).view(len(clients), steps, size)
+
+    def prefetch(self, clients: Tensor) -> None:
+        """A hint that these clients are asked for next: a source may read them meanwhile.  Nothing by default."""
+        return
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ClientData:
+        """The same samples, handed out on a device and with floating values in the given type."""
+        from fedcef.problems.clients.selected import Selected  # which is one of these
+
+        here, there = self.example, self.example.to(device, dtype)
+        same = (here.inputs.device, *here.dtypes) == (there.inputs.device, *there.dtypes)
+        return self if same else Selected(self, None, torch.device(device), dtype)
+
+    def only(self, clients: Sequence[int] | None) -> ClientData:
+        """Some of the clients, in the order given; None = everyone.
+
+        In a deployment a problem of one's own is asked for one client; nobody else's samples are read then.
+        """
+        from fedcef.problems.clients.selected import Selected  # which is one of these
+
+        return self if clients is None else Selected(self, torch.tensor(list(clients), dtype=torch.int64))
+
+    def checked(self, look: Look) -> ClientData:
+        """The same samples, all looked at: at once if they lie in memory, otherwise whenever some are read."""
+        return self
+
+    def identity(self) -> list[Tensor]:
+        """Tensors that tell these samples from others; those of a source that is not read through are a few of them."""
+        example = self.example
+        return [torch.tensor([self.num_clients]), example.inputs, example.targets]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +146,35 @@ class PooledData(ClientData):
     table: Samples
     starts: Tensor  # (N,) int64
     sizes: Tensor  # (N,) int64
+    captures = True
+
+    @classmethod
+    def of(cls, clients: Sequence[Samples]) -> PooledData:
+        """The samples of at least one client, copied into one table."""
+        inputs, targets = torch.cat([s.inputs for s in clients]), torch.cat([s.targets for s in clients])
+        return cls.cut(Samples(inputs, targets), torch.tensor([len(s) for s in clients], dtype=torch.int64))
+
+    @classmethod
+    def cut(cls, table: Samples, sizes: Tensor) -> PooledData:
+        """A table that holds one client's samples after the other's."""
+        sizes = sizes.to(table.inputs.device)
+        return cls(table, sizes.cumsum(0) - sizes, sizes)
+
+    @classmethod
+    def empty(cls, like: Samples, num_clients: int) -> PooledData:
+        """Clients without samples, as a server knows them."""
+        nothing = Samples(like.inputs[:0].clone(), like.targets[:0].clone())
+        return cls.cut(nothing, torch.zeros(num_clients, dtype=torch.int64))
+
+    @cached_property
+    def equal_sizes(self) -> bool:  # type: ignore[override]
+        """Whether all clients have equally many samples."""
+        return not len(self.sizes) or bool((self.sizes == self.sizes[0]).all())
+
+    @property
+    def example(self) -> Samples:
+        """The first samples of the table."""
+        return self.table[:2]
 
     @cached_property
     def _places(self) -> list[tuple[int, int]]:
@@ -102,3 +198,25 @@ class PooledData(ClientData):
         """take(k): a gather from the table, which a device does without the host."""
         rows = self.starts[clients].view(-1, 1, 1) + rows
         return lambda k: self.table[rows[:, k]]
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> PooledData:
+        """The table on a device, its floating values in the given type."""
+        return PooledData(self.table.to(device, dtype), self.starts.to(device), self.sizes.to(device))
+
+    def only(self, clients: Sequence[int] | None) -> ClientData:
+        """A table with these clients alone."""
+        if clients is None:
+            return self
+        return PooledData.of([self.samples(i) for i in clients]) if clients else PooledData.empty(self.table, 0)
+
+    def checked(self, look: Look) -> PooledData:
+        """The same, after all samples were looked at."""
+        if len(self.sizes) and not int(self.sizes.min()):
+            empty = int(self.sizes.argmin())
+            raise ProblemError(f"The data of client {empty} is empty; leave the client out or give it samples.")
+        look(self.table, lambda row: f"Client {int(torch.searchsorted(self.starts, row, right=True)) - 1}")
+        return self
+
+    def identity(self) -> list[Tensor]:
+        """All there is."""
+        return [self.sizes, self.table.inputs, self.table.targets]

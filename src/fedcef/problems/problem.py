@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.client_data import ClientData, PooledData, Samples
-from fedcef.problems.reading import read_samples
+from fedcef.problems.reading import read_clients, read_samples
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
 from fedcef.regularizers import Regularizer, Zero
 
@@ -28,16 +27,12 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """min over x of the mean over clients of f_i(x), plus h(x); f_i is the mean loss on client i's samples.
-
-    All clients' samples lie in one table; client i holds rows starts[i] .. starts[i] + sizes[i].
-    """
+    """min over x of the mean over clients of f_i(x), plus h(x); f_i is the mean loss on client i's samples."""
 
     model: nn.Module
     loss: Loss
-    train: Samples
-    starts: Tensor  # (N,) int64
-    sizes: Tensor  # (N,) int64
+    data: ClientData
+    """The clients' samples: one table in memory, or a source that reads a client when it is asked for."""
     test: Samples | None
     regularizer: Regularizer
     layout: Layout
@@ -53,61 +48,55 @@ class Problem:
         cls,
         model: nn.Module,
         loss: Loss,
-        clients: Sequence[Any],
+        clients: Sequence[Any] | ClientData,
         test: Any = None,
         regularizer: Regularizer | None = None,
         augment: CropFlip | None = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
-        The start point is the module's parameters as they are.  `augment` changes the images of minibatches at random.
-        Without clients it is what the server of a deployment knows; then there must be a test set.
+        `clients` is a list of those, which are copied into one table, or a source of `fedcef.clients`, which reads a
+        client when it is needed.  The start point is the module's parameters as they are.  `augment` changes the images
+        of minibatches at random.  Without clients it is what the server of a deployment knows; then there must be a
+        test set.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
         if not isinstance(regularizer, Regularizer | None):
             raise ProblemError(f"The regulariser is {regularizer!r}; it must be an object such as L1(1e-4).")
-        if not isinstance(clients, Iterable):
+        if not isinstance(clients, Iterable | ClientData):
             raise ProblemError(f"The clients are {clients!r}; give a list of one (inputs, targets) pair for each.")
-        if not clients and test is None:
+        everyone = clients if isinstance(clients, ClientData) else list(clients)
+        nobody = not (everyone.num_clients if isinstance(everyone, ClientData) else everyone)
+        if nobody and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
         tests = None if test is None else read_samples(test, "the test set")
-        shards = [read_samples(data, f"client {i}") for i, data in enumerate(clients)]
-        for i, shard in enumerate(shards):
-            if shard.shapes != shards[0].shapes:
-                raise ProblemError(
-                    f"The data of client {i} does not fit client 0's: a sample's input and target have the shapes "
-                    f"{shard.shapes}, not {shards[0].shapes}."
-                )
-        sizes = torch.tensor([len(shard) for shard in shards], dtype=torch.int64)
-        nothing = [] if tests is None else [Samples(tests.inputs[:0], tests.targets[:0])]
-        tables = shards or nothing
-        pooled = Samples(torch.cat([s.inputs for s in tables]), torch.cat([s.targets for s in tables]))
+        if tests is not None and nobody:
+            data: ClientData = PooledData.empty(tests, 0)
+        else:
+            data = everyone if isinstance(everyone, ClientData) else read_clients(everyone)
         layout = Layout.of(parameters)
         problem = cls(
             model=model,
             loss=loss,
-            train=pooled,
-            starts=sizes.cumsum(0) - sizes,
-            sizes=sizes,
+            data=data,
             test=tests,
             regularizer=(regularizer if regularizer is not None else Zero()).fit(layout),
             layout=layout,
             z0=layout.flatten(parameters).detach().clone(),
             augment=augment,
-            equal_sizes=len(set(sizes.tolist())) <= 1,
+            equal_sizes=data.equal_sizes,
         )
-        if augment is not None and pooled.inputs.ndim != 4:
+        if augment is not None and data.example.inputs.ndim != 4:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
             )
-        try_out(problem)
-        return problem
+        return replace(problem, data=try_out(problem))
 
     @property
     def num_clients(self) -> int:
         """N, how many clients there are."""
-        return len(self.sizes)
+        return self.data.num_clients
 
     @property
     def dim(self) -> int:
@@ -115,14 +104,35 @@ class Problem:
         return self.layout.size
 
     @property
+    def example(self) -> Samples:
+        """A few samples, for their shapes and types; without samples, tables of length 0."""
+        return self.data.example
+
+    @property
     def classifies(self) -> bool:
         """Whether targets are class numbers, so that there is an accuracy."""
-        return not self.train.targets.is_floating_point()
+        return not self.example.targets.is_floating_point()
 
-    @cached_property
-    def data(self) -> ClientData:
-        """The clients' samples, as oracles and evaluation ask for them."""
-        return PooledData(self.train, self.starts, self.sizes)
+    @property
+    def sizes(self) -> Tensor:
+        """How many samples each client has, (N,); a source that learns it by reading is read through."""
+        return self.data.sizes
+
+    @property
+    def train(self) -> Samples:
+        """All clients' samples as one table, where they lie in one."""
+        return self._pooled.table
+
+    @property
+    def starts(self) -> Tensor:
+        """Where in that table each client's samples begin, (N,)."""
+        return self._pooled.starts
+
+    @property
+    def _pooled(self) -> PooledData:
+        if not isinstance(self.data, PooledData):
+            raise ProblemError("The clients' samples do not lie in one table; ask for those of some by problem.data.")
+        return self.data
 
     def client_samples(self, client: int, count: int | None = None) -> Samples:
         """A client's samples, or the first `count` of them."""
@@ -151,10 +161,8 @@ class Problem:
             self,
             model=deepcopy(self.model).to(device, dtype),
             loss=loss,
-            train=self.train.to(device, dtype),
+            data=self.data.to(device, dtype),
             test=None if self.test is None else self.test.to(device, dtype),
-            starts=self.starts.to(device),
-            sizes=self.sizes.to(device),
             z0=self.z0.to(device, dtype),
             truth=None if self.truth is None else self.truth.to(device, dtype),
         )

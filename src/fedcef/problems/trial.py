@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 from fedcef.core.errors import ProblemError
 from fedcef.problems.accuracy import right_and_counted
-from fedcef.problems.client_data import Samples
+from fedcef.problems.client_data import ClientData, Samples
 
 if TYPE_CHECKING:
     from fedcef.problems.problem import Problem
@@ -54,8 +56,11 @@ def check_loss(loss: Any) -> None:
         )
 
 
-def try_out(problem: Problem) -> None:
-    """Fail here, with a sentence, rather than in the middle of a run."""
+def try_out(problem: Problem) -> ClientData:
+    """Fail here, with a sentence, rather than in the middle of a run.
+
+    Returns the clients' samples as they are to be used: those that are read later are looked at then.
+    """
     test = problem.test
     first = problem.client_samples(0, 2) if problem.num_clients else _first(test)
     outputs, value = _evaluate(problem, first, "client 0" if problem.num_clients else "the test set")
@@ -65,12 +70,13 @@ def try_out(problem: Problem) -> None:
     with torch.random.fork_rng(devices=[]):  # what is tried from here on leaves the user's random numbers alone
         _check_gradient(problem, first)
         _check_mean(problem, outputs, first.targets, value)
-        _check_labels(problem, problem.train, outputs)
+        data = problem.data.checked(_LabelCheck(problem, outputs))
         if test is not None:
             outputs, _ = _evaluate(problem, _first(test), "the test set")
-            _check_labels(problem, test, outputs)
+            _LabelCheck(problem, outputs)(test, lambda row: "The test set")
             if problem.classifies:
                 right_and_counted(outputs, _first(test).targets)
+    return data
 
 
 def _first(samples: Samples | None) -> Samples:
@@ -120,25 +126,36 @@ def _check_mean(problem: Problem, outputs: Any, targets: Tensor, value: Tensor) 
         )
 
 
-def _check_labels(problem: Problem, samples: Samples, outputs: Any) -> None:
+class _LabelCheck:
     """Class numbers that the loss cannot take, and whose they are; those that it ignores are let through."""
-    targets = samples.targets
-    if not isinstance(outputs, Tensor) or outputs.ndim < 2 or targets.is_floating_point() or targets.is_cuda:
-        return  # on a GPU, trying would end the process
-    classes = outputs.shape[1]
-    if outputs.shape[2:] != targets.shape[1:]:
-        return
-    strange = targets[(targets < 0) | (targets >= classes)].unique()  # type: ignore[no-untyped-call]
-    for label in strange[:8].tolist():
-        row = int((targets == label).reshape(len(targets), -1).any(1).nonzero()[0])
-        one = samples[row : row + 1]
-        try:
-            problem.loss(problem.outputs(problem.model, problem.z0, one.inputs), one.targets)
-        except Exception as error:
-            whose = "The test set"
-            if samples is problem.train:
-                whose = f"Client {int(torch.searchsorted(problem.starts, row, right=True)) - 1}"
-            raise ProblemError(
-                f"{whose} has the label {label}, but the model has {classes} outputs, for the labels 0 to "
-                f"{classes - 1}; number the classes from 0, or give the model more outputs."
-            ) from error
+
+    def __init__(self, problem: Problem, outputs: Any) -> None:
+        """`outputs` are the model's for a few samples, of any problem that is like this one."""
+        self._problem = problem
+        self._shape = tuple(outputs.shape) if isinstance(outputs, Tensor) and outputs.ndim >= 2 else None
+        self._ignored: set[int] = set()
+
+    def __call__(self, samples: Samples, whose: Callable[[int], str]) -> None:
+        """Look at samples; whose(row) names the owner of a row."""
+        targets = samples.targets
+        if self._shape is None or targets.is_floating_point() or targets.is_cuda:
+            return  # on a GPU, trying would end the process
+        classes = self._shape[1]
+        if self._shape[2:] != targets.shape[1:]:
+            return
+        strange = targets[(targets < 0) | (targets >= classes)].unique()  # type: ignore[no-untyped-call]
+        for label in [label for label in strange.tolist() if label not in self._ignored][:8]:
+            row = int((targets == label).reshape(len(targets), -1).any(1).nonzero()[0])
+            try:
+                self._try(samples[row : row + 1])
+            except Exception as error:
+                raise ProblemError(
+                    f"{whose(row)} has the label {label}, but the model has {classes} outputs, for the labels 0 to "
+                    f"{classes - 1}; number the classes from 0, or give the model more outputs."
+                ) from error
+            self._ignored.add(label)
+
+    def _try(self, one: Samples) -> None:
+        """The loss of one sample, by a copy of the model that draws no masks: others may compute at the same time."""
+        problem = self._problem
+        problem.loss(problem.outputs(deepcopy(problem.model).eval(), problem.z0, one.inputs), one.targets)

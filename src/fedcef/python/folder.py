@@ -107,7 +107,7 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
 
 def fingerprint(problem: Problem) -> str:
     """Tells problems apart by their start point and all their samples."""
-    parts = [problem.z0, problem.sizes, problem.train.inputs, problem.train.targets]
+    parts = [problem.z0, *problem.data.identity()]
     if problem.test is not None:
         parts += [problem.test.inputs, problem.test.targets]
     total = hashlib.sha256(json.dumps([list(part.shape) for part in parts]).encode())

@@ -1,0 +1,83 @@
+"""Clients of a map-style data set: its samples are fetched one by one, as they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcef.core.errors import ProblemError
+from fedcef.problems.client_data import ClientData, Look, Samples
+from fedcef.problems.clients.pool import IndexedData, read_indices
+from fedcef.problems.reading import Form, read_samples
+
+
+class DatasetData(IndexedData):
+    """Clients as lists of numbers into a data set, of which no sample is kept."""
+
+    captures = False
+
+    def __init__(self, dataset: Any, order: Tensor, sizes: Tensor, look: Look | None = None) -> None:
+        super().__init__(read_samples([dataset[n] for n in order[:2].tolist()], "client 0"), order, sizes)
+        self.dataset, self._look, self._form = dataset, look, Form.of(0, self.pool)
+
+    def gather(self, numbers: Tensor) -> Samples:
+        """Fetched from the data set and looked at, in the shape of the numbers."""
+        wanted = numbers.flatten().tolist()
+        rows = [self._fetch(number) for number in wanted]
+        try:
+            samples = read_samples(rows, "the data set")
+            self._form.check(self.owner(wanted[0]), samples)
+        except ProblemError:
+            for number, row in zip(wanted, rows, strict=True):  # whose it was
+                self._form.check(self.owner(number), read_samples([row], f"client {self.owner(number)}"))
+            raise
+        if self._look is not None:
+            self._look(samples, lambda row: f"Client {self.owner(wanted[row])}")
+        inputs, targets = (
+            values.view(*numbers.shape, *values.shape[1:]) for values in (samples.inputs, samples.targets)
+        )
+        return Samples(inputs, targets)
+
+    def _fetch(self, number: int) -> Any:
+        try:
+            return self.dataset[number]
+        except Exception as error:
+            said = str(error) or type(error).__name__
+            raise ProblemError(f"The data of client {self.owner(number)} cannot be read: {said}") from error
+
+    @property
+    def device(self) -> torch.device:
+        """Where the lists are."""
+        return self.order.device
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ClientData:  # type: ignore[override]
+        """The same data set, whose samples are moved as they are fetched."""
+        return ClientData.to(self, device, dtype)
+
+    def checked(self, look: Look) -> ClientData:
+        """The same, with a look at every sample that is fetched; the first ones are looked at now."""
+        look(self.pool, lambda row: "Client 0")
+        return DatasetData(self.dataset, self.order, self.sizes, look)
+
+
+def from_dataset(dataset: Any, indices: Sequence[Any] | Tensor) -> ClientData:
+    """Clients of a map-style data set of (input, target) pairs, such as torchvision's; nothing is copied.
+
+    `dataset[i]` is called for every sample that is drawn, each time that it is.  So a transform is applied anew; if it
+    draws random numbers, runs do not repeat.
+
+    Args:
+        dataset: With `__len__` and `__getitem__`.
+        indices: For each client the numbers of its samples; for many clients of one size a table (N, size).
+
+    >>> from torch.utils.data import TensorDataset
+    >>> dataset = TensorDataset(torch.arange(6.0).view(6, 1), torch.tensor([0, 1, 0, 1, 0, 1]))
+    >>> from_dataset(dataset, indices=[[0, 1, 2], [5, 3]]).samples(1).targets.tolist()
+    [1, 1]
+    """
+    if not (isinstance(dataset, Sized) and hasattr(dataset, "__getitem__")):
+        raise ProblemError(f"The data set is {type(dataset).__name__}; it must be map-style: len(dataset), dataset[i].")
+    return DatasetData(dataset, *read_indices(indices, len(dataset)))

@@ -45,14 +45,21 @@ class Engine:
         return after, down
 
     def close(
-        self, state: RunState, round_: Round, up: Message, proposed: Proposed, listeners: Tensor
+        self,
+        state: RunState,
+        round_: Round,
+        up: Message,
+        proposed: Proposed,
+        listeners: Tensor,
+        received: Received | None = None,
     ) -> tuple[RunState, Message, Sizes]:
         """The end of a round whose clients' messages are all here; `listeners` take part in the next one.
 
+        The server's step is from what it has `received`, by default from all these messages and by the run's weights.
         Returns the state after the round, its down-message, and the bytes of our own format.
         """
         algorithm = round_.scheduled(self.algorithm)
-        received = Received.of(
+        received = received or Received.of(
             up,
             round_.server,
             share=round_.share,

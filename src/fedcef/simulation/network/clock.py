@@ -47,9 +47,11 @@ class RoundClock(Clock):
     """How many replies made the last round."""
 
     def record(self) -> dict[str, Any]:
+        """The time so far, and how many replies made the last round."""
         return {"sim_s": round(self.seconds, 6), "arrivals": self.arrivals}
 
     def state(self) -> State:
+        """All of it."""
         return {
             "times": torch.tensor([self.seconds, self.begins], dtype=torch.float64),
             "asked": self.asked,
@@ -58,6 +60,7 @@ class RoundClock(Clock):
         }
 
     def restored(self, state: Mapping[str, Tensor]) -> RoundClock:
+        """The same clock from a snapshot."""
         seconds, begins = state["times"].tolist()
         asked = state["asked"].to(self.asked.device)
         return RoundClock(seconds, begins, asked, state["due"].cpu(), int(state["arrivals"]))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.simulation.engine import Engine, Play
+from fedcef.simulation.network.asynchronous import Asynchronous
 from fedcef.simulation.network.checks import check_network
 from fedcef.simulation.network.clock import Clock
 from fedcef.simulation.network.population import Drawn, Population
@@ -51,4 +52,5 @@ def play_on(population: Population | None, engine: Engine) -> Play:
 def _player(engine: Engine, population: Population) -> Player:
     network = engine.rounds.training.network
     assert network is not None, "there are such clients on a network only"
-    return TimedRounds(engine, network, population)
+    kind = Asynchronous if network.mode == "async" else TimedRounds
+    return kind(engine, network, population)

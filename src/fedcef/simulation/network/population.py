@@ -53,6 +53,7 @@ class Drawn(Population):
 
     @property
     def always_there(self) -> bool:
+        """Whether the availability is 1."""
         return self.network.availability == 1
 
     @property
@@ -64,6 +65,7 @@ class Drawn(Population):
         return Speeds(net.down_mbit or preset.down_mbit, net.up_mbit or preset.up_mbit, latency)
 
     def links(self, clients: Tensor) -> Links:
+        """From the clients' keys."""
         net, speeds = self.network, self.speeds
         link, latency, machine = rng.normal(rng.data_key(self.seed, Purpose.NETWORK, clients.cpu()), 3).unbind(-1)
         faster = torch.exp(net.spread * link)
@@ -75,12 +77,14 @@ class Drawn(Population):
         )
 
     def available(self, clients: Tensor, at: float) -> Tensor:
+        """From the clients' keys for the period that it is."""
         if self.always_there:
             return torch.ones(len(clients), dtype=torch.bool)
         key = rng.data_key(self.seed, Purpose.AVAILABILITY, clients.cpu(), self._period(at))
         return rng.uniform(key, 1).squeeze(-1) < self.network.availability
 
     def next_change(self, at: float) -> float:
+        """The beginning of the next period."""
         return (self._period(at) + 1) * self.network.availability_s
 
     def _period(self, at: float) -> int:

@@ -7,6 +7,7 @@ state stays what it was.  What it was sent counts all the same, and of its reply
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 import torch
 from torch import Tensor
@@ -80,7 +81,9 @@ class TimedRounds:
             state = replace(state, ledger=ledger, clock=replace(clock, begins=begins, asked=asked, due=due.cpu()))
 
     def _ask(self, number: int, at: float, attempt: int = 0) -> tuple[Tensor, float]:
-        return ask(self.engine.rounds, self.population, self.network, number, at, attempt)
+        rounds = self.engine.rounds
+        wanted = min(ceil(self.network.over_selection * rounds.cohort_size), rounds.num_clients)
+        return ask(rounds, self.population, self.network, number, at, wanted, attempt)
 
 
 def _clock(state: RunState) -> RoundClock:

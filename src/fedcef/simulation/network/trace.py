@@ -67,6 +67,7 @@ class Trace(Population):
 
     @property
     def always_there(self) -> bool:
+        """Whether the file has no windows."""
         return not len(self.owner)
 
     @property
@@ -75,10 +76,12 @@ class Trace(Population):
         return float(self.ends.max())
 
     def links(self, clients: Tensor) -> Links:
+        """Their lines of the file."""
         chosen = {name: getattr(self.table, name)[clients.cpu()] for name in ("up", "down", "latency", "step")}
         return replace(self.table, **chosen)
 
     def available(self, clients: Tensor, at: float) -> Tensor:
+        """Those with a window that is open, and those without any."""
         if self.always_there:
             return torch.ones(len(clients), dtype=torch.bool)
         numbers, now = clients.cpu().numpy(), at % self.cycle
@@ -87,6 +90,7 @@ class Trace(Population):
         return torch.from_numpy(there)
 
     def next_change(self, at: float) -> float:
+        """The next time that a window opens or closes."""
         cycles, now = divmod(at, self.cycle)
         edges = np.concatenate([self.begins, self.ends, self.begins + self.cycle])
         later = edges[edges > now]

@@ -51,8 +51,8 @@ class CompressedScaffnew(DeferredControl):
     def sent(self, x: Vector, key: Key) -> tuple[Message, Vector, Vector]:
         if not self.senders:
             return {"x": Dense(x)}, x, torch.full_like(x, 1) * self.weight
-        columns = columns_of(key)
-        size, dim = len(columns), x.shape[-1]
+        columns, dim = columns_of(key), x.shape[-1]
+        size = key.places[1]
         entries = entries_of(columns, dim, min(self.senders, size), size)
         values = taken(x, entries)
         w_i = self._weight(size) * put_back(torch.ones_like(values), entries, dim)

@@ -16,13 +16,14 @@ from fedcef.core.rng import Key, permutation
 
 
 def columns_of(key: Key) -> Tensor:
-    """The column of each client of the cohort in this round, (c,); clients are in the cohort's order."""
+    """The column of each of these clients in this round; they are in the cohort's order."""
     if key.own.ndim != 1:
         raise ConfigError(
             "Which entries a client sends depends on its place in the cohort, and a client by itself is not told its "
             "place; simulate the run, or take senders = 0."
         )
-    return permutation(key.shared, len(key.own))
+    places, size = key.places
+    return permutation(key.shared, size)[places]
 
 
 def entries_of(columns: Tensor, dim: int, senders: int, size: int) -> Tensor:

@@ -53,11 +53,23 @@ class Key(NamedTuple):
     """The randomness of one round: what all participants share, and what each has of its own."""
 
     shared: Tensor  # ()
-    own: Tensor  # (...): one key per client of the cohort
+    own: Tensor  # (...): one key per client of the cohort, or of a part of it
+    part: tuple[slice, int] | None = None  # that part's places in the cohort, and the cohort's size; None = all of it
 
     def fold(self, purpose: Purpose) -> Key:
         """The keys of one purpose."""
-        return Key(fold(self.shared, Purpose(purpose)), fold(self.own, Purpose(purpose)))
+        return Key(fold(self.shared, Purpose(purpose)), fold(self.own, Purpose(purpose)), self.part)
+
+    def of(self, places: slice) -> Key:
+        """The key of the clients in these places of the cohort, who know that there are others."""
+        start, stop, _ = places.indices(len(self.own))
+        first, size = (self.part[0].start, self.part[1]) if self.part else (0, len(self.own))
+        return Key(self.shared, self.own[places], (slice(first + start, first + stop), size))
+
+    @property
+    def places(self) -> tuple[slice, int]:
+        """Where these clients stand in the cohort, and how many it has."""
+        return self.part or (slice(0, len(self.own)), len(self.own))
 
     @property
     def noise(self) -> Tensor:

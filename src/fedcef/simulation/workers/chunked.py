@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message
-from fedcef.core.rng import Key
 from fedcef.core.round import Round
 from fedcef.core.threads import single_thread
 from fedcef.simulation.client_states import ClientStates
@@ -87,5 +86,4 @@ def chunks(round_: Round, size: int) -> Iterator[Round]:
 
 def part_of(round_: Round, places: slice) -> Round:
     """The round for the clients in these places of its cohort; their keys are what they are in the cohort."""
-    own = round_.key.own[places]
-    return replace(round_, clients=round_.clients[places], key=Key(round_.key.shared, own))
+    return replace(round_, clients=round_.clients[places], key=round_.key.of(places))

@@ -107,8 +107,8 @@ class Gathering:
         last = pieces[-1]
         if not isinstance(last, Added):
             return joined(pieces)
-        sizes = (torch.cat([count(piece) for piece in pieces]) for count in (Payload.nbytes, Payload.paper_nbytes))
-        return Added(last.summed, *sizes)
+        each, on_paper = [piece.nbytes() for piece in pieces], [piece.paper_nbytes() for piece in pieces]
+        return Added(last.summed, torch.cat(each), torch.cat(on_paper))
 
 
 def is_plain(payload: Payload) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedcef import kernels
+from fedcef.core import rng
 from fedcef.core.layout import Layout
+from fedcef.core.masks import Chance
 from fedcef.core.round import Rounds
 from fedcef.core.training import Training
 from fedcef.oracles.gradient_oracle import clip
@@ -20,6 +24,7 @@ if not kernels.available():
     pytest.skip("needs Triton, and CUDA or TRITON_INTERPRET=1", allow_module_level=True)
 
 from fedcef.kernels.cnn import BatchedNetwork, loss_gradients
+from fedcef.kernels.dropout import Drop
 from fedcef.kernels.order import _cast as cast_kernel
 from fedcef.kernels.update import corrected_step
 
@@ -151,6 +156,96 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch: pytest
     assert all(launches)
 
 
+class OwnDropout(nn.Dropout):
+    pass
+
+
+class Called(nn.Module):
+    """ReLU and flattening as function calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 16, 3, padding="same")
+        self.linear = nn.Linear(16 * 12, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(torch.flatten(F.relu(self.conv(x)), 1))  # type: ignore[no-any-return]
+
+
+def dropping() -> list[tuple[nn.Module, tuple[int, int, int]]]:
+    torch.manual_seed(0)
+    conv, pool, relu, flat = nn.Conv2d, nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()
+    return [
+        # pfl-research's network for CIFAR-10, smaller: no padding, a pool after its ReLU, both kinds of places
+        (
+            nn.Sequential(
+                *(conv(3, 16, 3), relu, conv(16, 32, 3), relu, pool, nn.Dropout(0.25), flat),
+                *(nn.Linear(32 * 4, 16), relu, nn.Dropout(0.5), nn.Linear(16, 5)),
+            ),
+            (3, 8, 9),
+        ),
+        # whole channels, entries of an image between convolutions, and a layer that is too thin for the kernels
+        (
+            nn.Sequential(
+                *(conv(2, 16, 3, padding=1), pool, relu, nn.Dropout2d(0.3), conv(16, 16, 3), relu, nn.Dropout(0.2)),
+                *(flat, nn.Linear(16 * 2, 9), relu, nn.Dropout(0.4), nn.Linear(9, 5)),
+            ),
+            (2, 6, 8),
+        ),
+        # behind the flattening
+        (nn.Sequential(conv(3, 16, 3, padding="valid"), relu, flat, nn.Dropout(0.5), nn.Linear(16 * 12, 5)), (3, 5, 6)),
+        (Called(), (3, 3, 4)),
+    ]
+
+
+@pytest.mark.parametrize(("case", "clip_norm"), [(0, None), (1, None), (2, 0.5), (3, None)])
+def test_gradients_with_dropout_are_those_of_the_loop_over_clients(case: int, clip_norm: float | None) -> None:
+    model, shape = dropping()[case]
+    torch.manual_seed(1)
+    inputs, targets = torch.randn(CLIENTS, BATCH, *shape), torch.randint(0, 2, (CLIENTS, BATCH))
+    problem = Problem.build(model, F.cross_entropy, list(zip(inputs, targets, strict=True)))
+    x = problem.z0 + 0.1 * torch.randn(CLIENTS, problem.layout.size)
+    expected = by_loop(problem, x)
+    if clip_norm is not None:
+        expected = clip(expected, clip_norm)
+    network = BatchedNetwork.of(model, problem.layout, shape)
+    assert network is not None
+    assert not network.usual
+    assert network.drops == (case != 3)
+    keys = Rounds(Training(), CLIENTS).at(0).dropout(0)
+    x, inputs, targets, expected, keys = (t.to(DEVICE) for t in (x, inputs, targets, expected.double(), keys))
+    g = network.gradients(x, inputs, targets, F.cross_entropy, torch.float32, clip_norm, keys)
+    assert near(g, expected) < 1e-5
+    if case == 2:
+        other = network.gradients(x, inputs, targets, F.cross_entropy, torch.float32, clip_norm, keys + 1)
+        assert near(other, expected) > 0.1
+
+
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize("p", [0.25, 0.9999])
+def test_the_kernel_drops_what_the_masks_say(p: float, channels: bool) -> None:
+    a = torch.rand(3, 2, 3, 5, 7, device=DEVICE) + 1
+    keys, drop, start = rng.fold(rng.seed_key(1), torch.arange(3)).to(DEVICE), Drop(Chance.of(p), channels), 11
+    shape = (3, 2, 7, 1, 1) if channels else (3, 2, 7, 3, 5)
+    kept = drop.chance.draw(keys, math.prod(shape[1:]), start).view(shape).permute(0, 1, 3, 4, 2)
+    expected = a * kept * torch.tensor(drop.chance.scale)
+    assert drop.words(a) == -(-math.prod(shape[1:]) // 4)
+    drop.apply(a, keys, start)
+    torch.testing.assert_close(a, expected, rtol=1e-6, atol=0)
+    assert torch.equal(a == 0, (~kept).expand(a.shape))
+    linear = torch.ones(3, 4, 6, device=DEVICE)
+    drop.apply(linear, keys, 0)
+    assert torch.equal(linear > 0, Drop(drop.chance, False).chance.draw(keys, 24, 0).view(3, 4, 6))
+
+
+def test_chains_that_were_always_computed_so_are_told_apart() -> None:
+    made = MnistCNN((1, 28, 28), 10)
+    network = BatchedNetwork.of(made, layout(made), (1, 28, 28))
+    assert network is not None
+    assert network.usual
+    assert not network.drops
+
+
 def layout(model: nn.Module) -> Layout:
     return Layout.of(dict(model.named_parameters()))
 
@@ -187,7 +282,11 @@ def convolution(*after: nn.Module, **options: object) -> nn.Sequential:
         convolution(nn.ReLU(), kernel_size=5, padding=2),
         convolution(nn.ReLU(), bias=False),
         convolution(nn.ReLU(), padding_mode="circular"),
-        convolution(nn.ReLU(), nn.Dropout()),
+        convolution(nn.ReLU(), nn.AlphaDropout()),
+        convolution(nn.ReLU(), OwnDropout()),
+        convolution(nn.Dropout(), nn.ReLU()),
+        convolution(nn.ReLU(), nn.Dropout2d(), nn.Dropout()),
+        convolution(nn.ReLU(), stride=2),
         convolution(nn.GELU()),
         nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 2)),  # not 16 channels
     ],

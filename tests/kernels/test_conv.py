@@ -27,14 +27,14 @@ def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(DEVICE, dtype)
 
 
-def reference(x: Tensor, w: Tensor) -> Tensor:
+def reference(x: Tensor, w: Tensor, padding: int = 1) -> Tensor:
     """x (N, B, H, W, Cin) with w (N, 9 or 1, Cin, Cout), in float64."""
     side = 3 if w.shape[1] == 9 else 1
     images = [
         F.conv2d(
             image.double().permute(0, 3, 1, 2),
             weight.double().unflatten(0, (side, side)).permute(3, 2, 0, 1),
-            padding=side // 2,
+            padding=side // 2 * padding,
         )
         for image, weight in zip(x, w, strict=True)
     ]
@@ -70,6 +70,35 @@ def test_gradients(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert weight.dtype == bias.dtype == torch.float32
     assert_near(weight, dw, dtype)
     assert_near(bias, dy.double().sum((1, 2, 3)), dtype)
+
+
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[2]])
+def test_without_padding(shape: tuple[int, ...]) -> None:
+    """The output is smaller by two rows and columns; the gradient of the input is as large as that."""
+    clients, batch, height, width, cin, cout = shape
+    x, w, bias = random(*shape[:4], cin), random(clients, 9, cin, cout), random(clients, cout)
+    leaves = x.double().requires_grad_(), w.double().requires_grad_()
+    y = reference(*leaves, padding=0)
+    assert_near(conv(x, w, bias, padding=0), y + bias.double()[:, None, None, None], x.dtype)
+    dy = random(clients, batch, height - 2, width - 2, cout)
+    dx, dw = torch.autograd.grad(y, leaves, dy.double())
+    assert_near(conv(dy, w, mask=x, transposed=True, padding=0), dx * (x > 0), x.dtype)
+    weight, total = conv_weight_gradient(x, dy, padding=0)
+    assert total is not None
+    assert_near(weight, dw, x.dtype)
+    assert_near(total, dy.double().sum((1, 2, 3)), x.dtype)
+
+
+def test_pool_and_patches_without_padding() -> None:
+    x, w, bias = random(2, 2, 7, 9, 16), random(2, 9, 16, 16), random(2, 16)
+    pooled, _ = conv_pool_relu(x, w, bias, padding=0)
+    y = reference(x, w, padding=0) + bias.double()[:, None, None, None]
+    expected = F.relu(F.max_pool2d(y.flatten(0, 1).permute(0, 3, 1, 2), 2)).permute(0, 2, 3, 1).unflatten(0, (2, 2))
+    assert_near(pooled, expected, x.dtype)
+    inputs = random(2, 2, 3, 6, 7)
+    found = patches(inputs, inputs.dtype, padding=0)
+    assert torch.equal(found[..., :27], patches(inputs, inputs.dtype)[:, :, 1:-1, 1:-1, :27])
+    assert not found[..., 27:].any()
 
 
 @pytest.mark.parametrize(

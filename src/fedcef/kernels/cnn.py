@@ -6,50 +6,20 @@ channels, in the type that the products take; every sum is in float32.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from torch import Tensor, nn
 
-from fedcef.core.chain import NotAChainError, Step, trace_chain
 from fedcef.core.layout import Layout
-from fedcef.kernels.conv import conv, conv_pool_relu
+from fedcef.kernels.conv import conv, conv_pool_relu, extent
+from fedcef.kernels.layers import Layer, read_layers
 from fedcef.kernels.order import cast, collect, taps_first
 from fedcef.kernels.pool import patches, pool_relu_backward
 from fedcef.kernels.weights import conv_weight_gradient
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-CHAIN = re.compile("(CP?R)+F(LR)*L")  # convolution, pool, ReLU; flatten; linear, ReLU
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A convolution or a linear layer, with the pool that follows it; all but the last end in a ReLU."""
-
-    weight: slice  # of the flat vector
-    bias: slice
-    shape: tuple[int, ...]  # of the weight: (out, in, 3, 3) or (out, in)
-    pool: bool
-    last: bool
-    after_pool: bool
-
-    @property
-    def convolves(self) -> bool:
-        """Whether it is a convolution."""
-        return len(self.shape) == 4
-
-    @property
-    def narrow(self) -> bool:
-        """A linear layer too thin for the kernels, and for its time to matter: it is done in float32."""
-        return not self.convolves and any(n % 16 for n in self.shape)
-
-    def of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight (N, *shape) and bias (N, out) as views of x (N, p)."""
-        return x[:, self.weight].view(len(x), *self.shape), x[:, self.bias]
 
 
 @dataclass
@@ -100,33 +70,23 @@ class Gradient:
 
 @dataclass(frozen=True)
 class BatchedNetwork:
-    """A chain of 3×3 convolutions with a ReLU and perhaps a 2×2 max-pool before it, then linear layers."""
+    """A chain of 3×3 convolutions with a ReLU and perhaps a 2×2 max-pool, then linear layers; dropout in between."""
 
     layers: tuple[Layer, ...]
     size: int  # p
+    usual: bool
+    """Whether such chains have been computed by these kernels all along; others were not always known to them."""
 
     @classmethod
     def of(cls, model: nn.Module, layout: Layout, input_shape: tuple[int, ...]) -> BatchedNetwork | None:
         """The network of a module with inputs of shape (C, H, W), or None if it is not such a chain."""
-        try:
-            steps = trace_chain(model)
-        except NotAChainError:
-            return None
-        kinds = "".join(_kind(step) for step in steps)
-        slices = {name: stretch for name, stretch, _ in layout.segments()}
-        shapes = dict(zip(layout.names, layout.shapes, strict=True))
-        names = [step.name for step in steps if step.weighted]
-        parameters = [f"{name}.{part}" for name in names for part in ("weight", "bias")]
-        if not CHAIN.fullmatch(kinds) or sorted(parameters) != sorted(slices) or len(input_shape) != 3:
-            return None
-        pools = ["P" in part for part in re.findall("[CL][^CL]*", kinds)]
-        layers = tuple(
-            Layer(slices[f"{name}.weight"], slices[f"{name}.bias"], shapes[f"{name}.weight"], pool, last, after_pool)
-            for name, pool, last, after_pool in zip(
-                *(names, pools, [name == names[-1] for name in names], [False, *pools]), strict=False
-            )
-        )
-        return cls(layers, layout.size) if _fits(layers, input_shape) else None
+        found = read_layers(model, layout, input_shape)
+        return None if found is None else cls(found[0], layout.size, found[1])
+
+    @property
+    def drops(self) -> bool:
+        """Whether there are masks to draw."""
+        return any(layer.drop for layer in self.layers)
 
     def gradients(
         self,
@@ -136,12 +96,14 @@ class BatchedNetwork:
         loss: Loss,
         dtype: torch.dtype,
         clip_norm: float | None = None,
+        keys: Tensor | None = None,
     ) -> Tensor:
         """Each client's gradient of its mean loss, (N, p) float32, scaled to at most `clip_norm`.
 
-        x (N, p) float32; inputs (N, B, C, H, W), of any strides; targets (N, B); dtype: of the products' operands.
+        x (N, p) float32; inputs (N, B, C, H, W), of any strides; targets (N, B); dtype: of the products' operands;
+        keys (N,): what each client's dropout masks are drawn from.
         """
-        records, logits = self._forward(x, inputs, dtype)
+        records, logits = self._forward(x, inputs, dtype, keys)
         gradients = list(_backward(records, loss_gradients(loss, logits, targets), partial=clip_norm is None))
         scale = None
         if clip_norm is not None:
@@ -153,10 +115,13 @@ class BatchedNetwork:
         return out
 
     @torch.no_grad()
-    def _forward(self, x: Tensor, inputs: Tensor, dtype: torch.dtype) -> tuple[list[Record], Tensor]:
+    def _forward(
+        self, x: Tensor, inputs: Tensor, dtype: torch.dtype, keys: Tensor | None
+    ) -> tuple[list[Record], Tensor]:
         """The logits (N, B, classes), float32."""
         records: list[Record] = []
-        h = patches(inputs, dtype)
+        used = 0  # of the sequences of bits that masks are drawn from
+        h = patches(inputs, dtype, self.layers[0].padding)
         for layer in self.layers:
             weight, bias = layer.of(x)
             if layer.convolves:
@@ -164,10 +129,10 @@ class BatchedNetwork:
                 w = taps_first(weight, dtype, taps * h.shape[-1]).view(len(x), taps, h.shape[-1], -1)
                 record = Record(layer, h, w)
                 if layer.pool:
-                    record.image = (layer.shape[0], *h.shape[2:4])
-                    h, record.which = conv_pool_relu(h, w, bias)
+                    record.image = (layer.shape[0], *extent(h, w, layer.padding))
+                    h, record.which = conv_pool_relu(h, w, bias, layer.padding)
                 else:
-                    h = conv(h, w, bias, relu=True)
+                    h = conv(h, w, bias, relu=True, padding=layer.padding)
             else:
                 w = weight if layer.narrow else cast(weight, dtype)
                 image = (h.shape[4], h.shape[2], h.shape[3]) if h.ndim == 5 else ()
@@ -180,6 +145,10 @@ class BatchedNetwork:
                     h = h if layer.last else h.relu_()
                 else:
                     h = conv(_row(h), w.unsqueeze(1), bias, relu=not layer.last, transposed=True).flatten(1, 3)
+            if layer.drop is not None:
+                assert keys is not None, "dropout draws from keys"
+                layer.drop.apply(h, keys, used)
+                used += layer.drop.words(h)
             records.append(record)
         return records, h.float()
 
@@ -202,23 +171,26 @@ def loss_gradients(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 @torch.no_grad()
 def _backward(records: list[Record], d: Tensor, partial: bool) -> Iterator[Gradient]:
     """Each layer's gradient, from the last to the first; d (N, B, classes): the logits'."""
-    for record in reversed(records):
+    for i, record in reversed(list(enumerate(records))):
         layer, h, w = record.layer, record.input, record.weight
         d = d.to(w.dtype)
         if record.which is not None:
             d = pool_relu_backward(d, record.which, *record.image[1:])
         yield _gradient(layer, h, d, w, partial)
-        if record is records[0]:
+        if not i:
             return
-        # nothing passes where the ReLU before this layer cut; a pool does that itself
-        mask = None if layer.after_pool else h
+        before = records[i - 1].layer
+        # nothing passes where the ReLU or the dropout before this layer left a zero; a pool knows where itself
+        mask = None if before.pool and not before.drop else h
         if layer.convolves:
-            d = conv(d, w, mask=mask, transposed=True)
+            d = conv(d, w, mask=mask, transposed=True, padding=layer.padding)
         elif layer.narrow:
             d = torch.bmm(d, w)
             d = d if mask is None else d.where(mask > 0, 0)
         else:
             d = conv(_row(d), w.unsqueeze(1), mask=None if mask is None else _row(mask)).flatten(1, 3)
+        if before.drop:
+            d = d.mul_(before.drop.chance.scale)
         if record.image and not layer.convolves:
             d = d.view(*d.shape[:2], *record.image).permute(0, 1, 3, 4, 2).contiguous()
 
@@ -226,7 +198,7 @@ def _backward(records: list[Record], d: Tensor, partial: bool) -> Iterator[Gradi
 def _gradient(layer: Layer, h: Tensor, d: Tensor, w: Tensor, partial: bool) -> Gradient:
     """Of a layer with input h and prepared weight w, from the gradient d of its output before pool and ReLU."""
     if layer.convolves:
-        dw, db = conv_weight_gradient(h, d, taps=w.shape[1], partial=partial)
+        dw, db = conv_weight_gradient(h, d, taps=w.shape[1], partial=partial, padding=layer.padding)
         assert db is not None
         return Gradient(layer, db, parts=dw.view(-1, len(h), *w.shape[1:]).flatten(2, 3))
     bias = d.sum(1, dtype=torch.float32)
@@ -245,34 +217,3 @@ def _gram(t: Tensor) -> Tensor:
     if t.is_cuda and t.dtype != torch.float32:
         return torch.bmm(t, t.mT, out_dtype=torch.float32)
     return torch.bmm(t.float(), t.float().mT)
-
-
-def _kind(step: Step) -> str:
-    """A letter of CHAIN, or "?" for what is not supported."""
-    module = step.module
-    match module:
-        case nn.Conv2d(kernel_size=(3, 3), stride=(1, 1), padding=(1, 1) | 1, dilation=(1, 1), groups=1):
-            return "C" if module.padding_mode == "zeros" else "?"
-        case nn.MaxPool2d(kernel_size=2 | (2, 2), stride=2 | (2, 2), padding=0 | (0, 0), dilation=1 | (1, 1)):
-            return "P" if not module.ceil_mode and not module.return_indices else "?"
-        case nn.ReLU() if not step.is_call:  # with it, such a model would be computed otherwise than it was before
-            return "R"
-        case nn.Flatten(start_dim=1, end_dim=-1):
-            return "F"
-        case nn.Linear():
-            return "L"
-    return "?"
-
-
-def _fits(layers: tuple[Layer, ...], input_shape: tuple[int, ...]) -> bool:
-    """Whether the layers fit each other, and the kernels, which take channels in sixteens."""
-    channels, height, width = input_shape
-    for layer in layers:
-        if layer.shape[1] != channels or (layer.convolves and layer.shape[0] % 16):
-            return False
-        channels = layer.shape[0]
-        if layer.pool:
-            height, width = height // 2, width // 2
-        if layer.convolves and not layers[layers.index(layer) + 1].convolves:
-            channels = prod((channels, height, width))
-    return True

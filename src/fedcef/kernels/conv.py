@@ -67,6 +67,7 @@ def conv(
     relu: bool = False,
     mask: Tensor | None = None,
     transposed: bool = False,
+    padding: int = 1,
     launch: Launch | None = None,
 ) -> Tensor:
     """x (N, B, H, W, Cin) with w (N, taps, Cin, Cout): (N, B, H, W, Cout), of x's type, summed in float32.
@@ -74,22 +75,32 @@ def conv(
     bias (N, Cout), of any type, is added; then `relu` cuts what is negative, or `mask`, shaped as the result, what
     lies where it is not positive.  `transposed`: the gradient with respect to the input of the convolution whose
     weights are w, from that of its output, x; so x has w's last number of channels, the result w's second last.
+    `padding` 0: the convolution takes no zeros around the image, and its output is smaller by two rows and columns.
     """
-    y = x.new_empty(*x.shape[:4], w.shape[2 if transposed else 3])
-    _launch(x, w, bias, mask, y, None, relu, transposed, launch)
+    padding = 2 - padding if transposed else padding
+    y = x.new_empty(*x.shape[:2], *extent(x, w, padding), w.shape[2 if transposed else 3])
+    _launch(x, w, bias, mask, y, None, relu, transposed, padding, launch)
     return y
 
 
-def conv_pool_relu(x: Tensor, w: Tensor, bias: Tensor, launch: Launch | None = None) -> tuple[Tensor, Tensor]:
+def conv_pool_relu(
+    x: Tensor, w: Tensor, bias: Tensor, padding: int = 1, launch: Launch | None = None
+) -> tuple[Tensor, Tensor]:
     """The convolution, a 2×2 max-pool, then ReLU: (N, B, H/2, W/2, Cout), and which of the four passed, uint8.
 
     Of equals the first passes, in row-major order; 4: cut by the ReLU.  An odd last row or column is dropped.
     """
-    clients, batch, height, width, _ = x.shape
-    a = x.new_empty(clients, batch, height // 2, width // 2, w.shape[3])
+    height, width = extent(x, w, padding)
+    a = x.new_empty(*x.shape[:2], height // 2, width // 2, w.shape[3])
     which = torch.empty_like(a, dtype=torch.uint8)
-    _launch(x, w, bias, None, a, which, True, False, launch)
+    _launch(x, w, bias, None, a, which, True, False, padding, launch)
     return a, which
+
+
+def extent(x: Tensor, w: Tensor, padding: int) -> tuple[int, int]:
+    """Rows and columns of what a convolution makes of x with so many zeros on each side."""
+    more = 2 * padding - 2 if w.shape[1] == 9 else 0
+    return x.shape[2] + more, x.shape[3] + more
 
 
 def _launch(
@@ -101,9 +112,11 @@ def _launch(
     which: Tensor | None,
     relu: bool,
     transposed: bool,
+    padding: int,
     launch: Launch | None,
 ) -> None:
-    clients, batch, height, width, cin = x.shape
+    clients, batch, _, _, cin = x.shape
+    height, width = extent(x, w, padding)
     taps, cout, pool = w.shape[1], y.shape[-1], which is not None
     launch = launch or choose_launch("conv", cin, cout, taps, x.dtype)
     rows, columns = tile_of(height, width, launch.pixels, 2 if pool else 1)
@@ -123,7 +136,7 @@ def _launch(
             batch,
             0 if bias is None else bias.stride(0),
             *(height, width, cin, cout, taps, rows, columns, block_in, block_out),
-            *(bias is not None, relu, pool, mask is not None, transposed),
+            *(bias is not None, relu, pool, mask is not None, transposed, padding),
             num_warps=launch.warps,
             num_stages=launch.stages,
         )
@@ -135,6 +148,7 @@ def _conv(
     H: tl.constexpr, W: tl.constexpr, CIN: tl.constexpr, COUT: tl.constexpr, TAPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_OUT: tl.constexpr,
     BIAS: tl.constexpr, RELU: tl.constexpr, POOL: tl.constexpr, MASK: tl.constexpr, TRANSPOSED: tl.constexpr,
+    PADDING: tl.constexpr,
 ):  # fmt: skip
     """One tile of pixels, one block of output channels."""
     BLOCKS: tl.constexpr = (COUT + BLOCK_OUT - 1) // BLOCK_OUT
@@ -147,7 +161,7 @@ def _conv(
     for i in range(TAPS * STEPS):  # one loop over taps and channels: one pipeline
         tap = i // STEPS
         k = i % STEPS * BLOCK_IN
-        dh, dv = shift(tap, TAPS)
+        dh, dv = shift(tap, TAPS, PADDING)
         pixels = x.load([image, h + dh, v + dv, k]).reshape(ROWS * COLUMNS, BLOCK_IN)
         if TRANSPOSED:
             weights = w.load([client * TAPS + TAPS - 1 - tap, n, k]).reshape(BLOCK_OUT, BLOCK_IN)
@@ -202,10 +216,10 @@ def position(tile, H: tl.constexpr, W: tl.constexpr, ROWS: tl.constexpr, COLUMNS
 
 
 @triton.jit
-def shift(tap, TAPS: tl.constexpr):
+def shift(tap, TAPS: tl.constexpr, PADDING: tl.constexpr):
     """Rows and columns from an output pixel to the input pixel of a tap."""
-    place = tap if TAPS == 9 else tap + 4  # a single tap is the middle one
-    return place // 3 - 1, place % 3 - 1
+    place = tap if TAPS == 9 else tap + 4 * PADDING  # a single tap is in the pixel's own place
+    return place // 3 - PADDING, place % 3 - PADDING
 
 
 def images(x: Tensor, rows: int, columns: int, channels: int) -> TensorDescriptor:

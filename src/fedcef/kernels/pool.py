@@ -41,19 +41,20 @@ def _pool_backward(da, which, dy, size, B, H: tl.constexpr, W: tl.constexpr, C: 
     tl.store(dy + client * size + i, tl.where(passed, value, 0.0).to(dy.dtype.element_ty), mask=i < size)
 
 
-def patches(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+def patches(inputs: Tensor, dtype: torch.dtype, padding: int = 1) -> Tensor:
     """The 3×3 patches of inputs (N, B, C, H, W), of any strides: (N, B, H, W, 9·C, padded to a multiple of 16).
 
     Zeros pad the border and the columns, which are tap by tap.  With them a first layer, whose few channels make a
-    bad matrix product, is a convolution of one tap.
+    bad matrix product, is a convolution of one tap.  With `padding` 0 there are only the patches within the image.
     """
-    clients, batch, channels, height, width = inputs.shape
+    clients, batch, channels, rows, across = inputs.shape
+    height, width = rows + 2 * padding - 2, across + 2 * padding - 2
     columns = triton.cdiv(9 * channels, 16) * 16
     out = inputs.new_empty(clients, batch, height, width, columns, dtype=dtype)
     size = out[0].numel()
     with torch.cuda.device_of(inputs):
         _patches[(triton.cdiv(size, BLOCK), clients)](
-            *(inputs, out, size, *inputs.stride(), channels, height, width, columns, BLOCK)
+            *(inputs, out, size, *inputs.stride(), channels, height, width, columns, padding, BLOCK)
         )
     return out
 
@@ -61,15 +62,15 @@ def patches(inputs: Tensor, dtype: torch.dtype) -> Tensor:
 @triton.jit
 def _patches(
     x, out, size, stride_n, stride_b, stride_c, stride_h, stride_w,
-    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, K: tl.constexpr, PADDING: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     client = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     image, k = i // (K * W * H), i % K
     tap, channel = k // C, k % C
-    h = i // (K * W) % H + tap // 3 - 1
-    w = i // K % W + tap % 3 - 1
-    inside = (i < size) & (tap < 9) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+    h = i // (K * W) % H + tap // 3 - PADDING
+    w = i // K % W + tap % 3 - PADDING
+    inside = (i < size) & (tap < 9) & (h >= 0) & (h < H + 2 - 2 * PADDING) & (w >= 0) & (w < W + 2 - 2 * PADDING)
     place = image * stride_b + channel * stride_c + h * stride_h + w * stride_w
     value = tl.load(x + client * stride_n + place, mask=inside, other=0.0)
     tl.store(out + client * size + i, value.to(out.dtype.element_ty), mask=i < size)

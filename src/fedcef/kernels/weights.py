@@ -23,6 +23,7 @@ def conv_weight_gradient(
     out: Tensor | None = None,
     scale: Tensor | None = None,
     partial: bool = False,
+    padding: int = 1,
     launch: Launch | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """From a convolution's input x (N, B, H, W, Cin) and the gradient dy (N, B, H, W, Cout) of its output: the
@@ -32,9 +33,10 @@ def conv_weight_gradient(
     `out`: where the weights' gradient goes, each client's part contiguous; with it, the pixels are not split.
     `scale` (N,): what each client's gradient of the weights is multiplied by (only with `out`).
     `partial`: the weights' gradient is left as it is before the last sum, (splits, N, taps, Cin, Cout).
+    `padding`: the convolution's; without it, dy is smaller than x.
     """
-    clients, batch, height, width, cin = x.shape
-    cout = dy.shape[-1]
+    clients, batch, height, width, cout = dy.shape
+    cin = x.shape[-1]
     launch = launch or choose_launch("weights", cin, cout, taps, x.dtype)
     rows, columns = tile_of(height, width, launch.pixels)
     block_in, block_out = block_of(cin, launch.cin), block_of(cout, launch.cout)
@@ -55,7 +57,7 @@ def conv_weight_gradient(
             db if scale is None else scale,
             batch,
             *(dw.stride(0), dw.stride(1), count, height, width, cin, cout, taps, group),
-            *(rows, columns, block_in, block_out, bias, scale is not None),
+            *(rows, columns, block_in, block_out, bias, scale is not None, padding),
             num_warps=launch.warps,
             num_stages=launch.stages,
         )
@@ -71,7 +73,7 @@ def _weights(
     COUNT: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CIN: tl.constexpr, COUT: tl.constexpr,
     TAPS: tl.constexpr, GROUP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_OUT: tl.constexpr,
-    BIAS: tl.constexpr, SCALE: tl.constexpr,
+    BIAS: tl.constexpr, SCALE: tl.constexpr, PADDING: tl.constexpr,
 ):  # fmt: skip
     """The sum over a split of a client's pixels, for GROUP taps and a block of the channels."""
     IN_BLOCKS: tl.constexpr = (CIN + BLOCK_IN - 1) // BLOCK_IN
@@ -86,13 +88,13 @@ def _weights(
     channels = n + tl.arange(0, BLOCK_OUT)
     if BIAS and pid < OUT_BLOCKS:  # the first tap's programs sum dy as well
         accs, total = _sum_products(
-            x, dy, start, end, tap, m, n, COUNT, H, W, TAPS, GROUP, ROWS, COLUMNS, BLOCK_IN, BLOCK_OUT, True
+            x, dy, start, end, tap, m, n, COUNT, H, W, TAPS, GROUP, ROWS, COLUMNS, BLOCK_IN, BLOCK_OUT, True, PADDING
         )
         place = (split * tl.num_programs(2) + client) * COUT + channels
         tl.store(db + place, tl.sum(total, 0), mask=channels < COUT)
     else:
         accs, total = _sum_products(
-            x, dy, start, end, tap, m, n, COUNT, H, W, TAPS, GROUP, ROWS, COLUMNS, BLOCK_IN, BLOCK_OUT, False
+            x, dy, start, end, tap, m, n, COUNT, H, W, TAPS, GROUP, ROWS, COLUMNS, BLOCK_IN, BLOCK_OUT, False, PADDING
         )
     base = dw + split.to(tl.int64) * SPLIT_STRIDE + client.to(tl.int64) * CLIENT_STRIDE
     inputs = m + tl.arange(0, BLOCK_IN)
@@ -109,6 +111,7 @@ def _sum_products(
     x, dy, start, end, tap, m, n,
     COUNT: tl.constexpr, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_OUT: tl.constexpr, BIAS: tl.constexpr,
+    PADDING: tl.constexpr,
 ):  # fmt: skip
     """For each of GROUP taps the sum over tiles of dyᵀ·x shifted, (BLOCK_OUT, BLOCK_IN), and the sum of dy's tiles."""
     accs = ()
@@ -123,7 +126,7 @@ def _sum_products(
             total += d.to(tl.float32)
         new = ()
         for t in tl.static_range(GROUP):
-            dh, dv = shift(tap + t, TAPS)
+            dh, dv = shift(tap + t, TAPS, PADDING)
             pixels = x.load([image, h + dh, v + dv, m]).reshape(ROWS * COLUMNS, BLOCK_IN)
             new += (tl.dot(d.T, pixels, accs[t], input_precision="ieee"),)  # type: ignore[assignment]
         accs = new

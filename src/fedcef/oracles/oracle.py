@@ -33,6 +33,7 @@ def make_oracle(problem: Problem, training: Training) -> GradientOracle:
         one_by_one = convolves(problem.model) or has_dropout(problem.model)
         together = training.batch_size > 0 or problem.equal_sizes
         kind = "stacked" if together and not one_by_one else "loop"
-        if convolves(problem.model) and batched_network(problem, training) is not None:
+        network = batched_network(problem, training) if convolves(problem.model) else None
+        if network is not None and (network.usual or network.drops):  # others are computed as they always were
             kind = "batched"
     return ORACLES[kind](problem, training)

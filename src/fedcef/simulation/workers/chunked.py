@@ -4,10 +4,11 @@ Of a chunk's clients there are states, gradients and points in memory, tables (c
 which are short or added up.  Proposed states are put into their store chunk by chunk, and taken out once more where a
 method tells its cohort how the round ended.
 
-A client's numbers do not depend on who is computed beside it, up to the kernels that torch chooses.  On a CPU they give
-the same bits for any chunk; a chunk of one client must not be split over threads to that end, as no client of a larger
-one is.  On a GPU products of many small matrices (`oracle = "stacked"`) may be done by other kernels for other chunks,
-which changes last bits; gradients client by client (`loop`) and by kernels of ours (`batched`) are the same.
+A client's numbers do not depend on who is computed beside it, so that any chunk gives the same bits; but for one thing.
+A product of matrices for all clients at once (`oracle = "stacked"`) may be left to another kernel where there are fewer
+of them: on a CPU if torch has several threads to split it over, which it has where N·p is above 2²⁰, and on a GPU.
+Then last bits may differ.  With one thread (OMP_NUM_THREADS=1), and with gradients client by client (`loop`) or by
+kernels of ours (`batched`), they do not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.core.round import Round
-from fedcef.core.threads import single_thread
 from fedcef.simulation.client_states import ClientStates
 from fedcef.simulation.state import RunState
 from fedcef.simulation.workers.stacks import Gathering
@@ -45,10 +45,9 @@ class Chunked(Workers):
         clients, finite, messages = state.clients, [], Gathering(not self.keeps_all and engine.wants_means)
         parts = list(chunks(round_, self.size))
         for part in parts:
-            with single_thread(when=len(part.clients) == 1):
-                up, rows = engine.local(state.replica, clients.take(part.clients), part)
-                clients = clients.put(part.clients, rows)
-                finite.append(all_finite(rows))
+            up, rows = engine.local(state.replica, clients.take(part.clients), part)
+            clients = clients.put(part.clients, rows)
+            finite.append(all_finite(rows))
             messages.take(up)
         return messages.message(), InStore(clients, [part.clients for part in parts], torch.stack(finite).all())
 

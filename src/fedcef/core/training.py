@@ -35,7 +35,7 @@ Weighting = Literal["uniform", "samples"]
 Batches = Literal["drawn", "epochs"]
 """How a client's minibatches are chosen: drawn with replacement, or in random orders of all its samples."""
 
-OracleName = Literal["auto", "loop", "stacked", "batched"]
+OracleName = Literal["auto", "loop", "stacked", "batched", "layered"]
 """How the clients' gradients are computed; see `fedcef.oracles`."""
 
 

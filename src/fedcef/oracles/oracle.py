@@ -1,7 +1,8 @@
 """Gradient oracles: the minibatch gradients of all clients behind one signature, `GradientOracle`.
 
-Three ways to compute the same thing: `loop` goes through the clients, `stacked` evaluates all of them in one call,
-`batched` does so with kernels written for convolutional networks on a GPU.
+Four ways to compute the same thing: `loop` goes through the clients, `stacked` evaluates all of them in one call,
+`batched` does so with kernels written for convolutional networks on a GPU, `layered` with derivatives written out for
+linear layers.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from fedcef.core.training import Training
 from fedcef.oracles.batched import Batched, batched_network
 from fedcef.oracles.dropout import has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle, convolves
+from fedcef.oracles.layered import Layered
 from fedcef.oracles.loop import ClientLoop
 from fedcef.oracles.stacked import Stacked
 from fedcef.problems.problem import Problem
 
 __all__ = ["ORACLES", "GradientOracle", "make_oracle"]
 
-ORACLES: dict[str, type[GradientOracle]] = {"loop": ClientLoop, "stacked": Stacked, "batched": Batched}
+ORACLES: dict[str, type[GradientOracle]] = {
+    "loop": ClientLoop,
+    "stacked": Stacked,
+    "batched": Batched,
+    "layered": Layered,
+}
 
 
 def make_oracle(problem: Problem, training: Training) -> GradientOracle:

@@ -1,0 +1,157 @@
+"""All clients in one pass through a chain of linear layers, with the derivatives written out.
+
+`stacked` differentiates the model by vmap and autograd, which for small layers takes longer than their products.  For
+models of linear layers and what stands between them back-propagation is a dozen lines, each a product of stacks (S, …).
+Sums are taken in another order than autograd's, so the last bits differ from `stacked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedcef.core.chain import NotAChainError, trace_chain
+from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
+from fedcef.core.round import Round
+from fedcef.core.training import Training
+from fedcef.oracles.gradient_oracle import GradientOracle
+from fedcef.problems.accuracy import IGNORED
+from fedcef.problems.client_data import Samples
+from fedcef.problems.problem import Problem
+
+Derivative = Callable[[Tensor], Tensor]
+"""Of an activation, from its value."""
+
+DERIVATIVES: dict[type[nn.Module], Derivative] = {
+    nn.Identity: torch.ones_like,
+    nn.ReLU: lambda a: a > 0,
+    nn.Tanh: lambda a: 1 - a * a,
+    nn.Sigmoid: lambda a: a * (1 - a),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer and the activation after it."""
+
+    weight: slice  # of the flat vector
+    bias: slice | None
+    shape: tuple[int, ...]  # of the weight: (out, in)
+    activation: nn.Module
+
+    def forward(self, x: Tensor, inputs: Tensor) -> Tensor:
+        """Parameters (S, p) and inputs (S, B, in) -> (S, B, out)."""
+        weight = self._weight(x).transpose(1, 2)
+        if self.bias is None:
+            return self._activated(torch.bmm(inputs, weight))
+        return self._activated(torch.baddbmm(x[:, self.bias].unsqueeze(1), inputs, weight))
+
+    def backward(self, x: Tensor, inputs: Tensor, error: Tensor, gradient: Tensor) -> None:
+        """The layer's part of the gradient (S, p), from the derivatives (S, B, out) by its linear outputs."""
+        if self.bias is not None:
+            torch.sum(error, 1, out=gradient[:, self.bias])
+        gradient[:, self.weight].view(len(x), *self.shape).copy_(torch.bmm(error.transpose(1, 2), inputs))
+
+    def before(self, x: Tensor, error: Tensor) -> Tensor:
+        """The derivatives by the layer's inputs: (S, B, out) -> (S, B, in)."""
+        return torch.bmm(error, self._weight(x))
+
+    def slope(self, outputs: Tensor) -> Tensor:
+        """The derivatives of the activation, where it has these values."""
+        return DERIVATIVES[type(self.activation)](outputs)
+
+    def _weight(self, x: Tensor) -> Tensor:
+        return x[:, self.weight].view(len(x), *self.shape)
+
+    def _activated(self, linear: Tensor) -> Tensor:
+        return linear if isinstance(self.activation, nn.Identity) else self.activation(linear)
+
+
+class Layered(GradientOracle):
+    """Chains of linear layers, all clients at once."""
+
+    def __init__(self, problem: Problem, training: Training) -> None:
+        super().__init__(problem, training)
+        layers = read_layers(problem.model, problem.layout, problem.data.example.inputs.ndim == 2)
+        if layers is None or training.precision == "bfloat16" or (not self.batch_size and not problem.equal_sizes):
+            raise ConfigError(
+                "oracle = 'layered' needs a chain of linear layers with ReLU, Tanh, Sigmoid or nothing between them, "
+                "precision float32 or float64, and minibatches or clients of equal size; use oracle = 'stacked'."
+            )
+        self._layers = layers
+        self._by_outputs = derivative_of(problem.loss)
+
+    def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
+        """Every client's clipped gradient, by one pass forward and one back."""
+        batch = self.problem.data.tables(clients) if batch is None else batch
+        values = [batch.inputs.flatten(2)]
+        for layer in self._layers:
+            values.append(layer.forward(x, values[-1]))
+        error = self._by_outputs(values[-1], batch.targets)
+        gradient = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        for n in reversed(range(len(self._layers))):
+            layer, inputs = self._layers[n], values[n]
+            error = error * layer.slope(values[n + 1]) if n < len(self._layers) - 1 else error
+            layer.backward(x, inputs, error, gradient)
+            if n:
+                error = layer.before(x, error)
+        return self.clipped(gradient)
+
+
+def read_layers(model: nn.Module, layout: Layout, flat: bool) -> Sequence[Layer] | None:
+    """The layers of a chain of linear ones, or None if the model is another; the last has no activation.
+
+    Inputs that are not flat, one vector for each sample, must be flattened first.
+    """
+    try:
+        steps = trace_chain(model)
+    except NotAChainError:
+        return None
+    if steps and isinstance(steps[0].module, nn.Flatten) and steps[0].module.start_dim == 1:
+        flat, steps = True, steps[1:]
+    kinds = "".join("L" if type(step.module) is nn.Linear else "A" for step in steps)
+    known = all(type(step.module) in (nn.Linear, *DERIVATIVES) for step in steps)
+    if not (flat and known and kinds.startswith("L") and kinds.endswith("L") and "AA" not in kinds):
+        return None
+    places = {name: (stretch, shape) for name, stretch, shape in layout.segments()}
+    layers = []
+    for n, step in enumerate(steps):
+        if kinds[n] == "A":
+            continue
+        weight, bias = places.get(f"{step.name}.weight"), places.get(f"{step.name}.bias")
+        if weight is None:  # a tied one, under another name
+            return None
+        after = steps[n + 1].module if kinds[n + 1 : n + 2] == "A" else nn.Identity()
+        layers.append(Layer(weight[0], bias and bias[0], tuple(weight[1]), after))
+    return layers if len({layer.weight.start for layer in layers}) == len(layers) else None
+
+
+def derivative_of(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """(outputs (S, B, …), targets (S, B, …)) -> the derivatives of each client's loss by its outputs."""
+    if loss is nn.functional.cross_entropy or _is_plain(loss):
+        return cross_entropy_derivative
+    derivative: Callable[[Tensor, Tensor], Tensor] = torch.func.vmap(torch.func.grad(loss))
+    return lambda outputs, targets: derivative(outputs, targets)
+
+
+def cross_entropy_derivative(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Softmax minus the class, over the number of samples that count."""
+    counted = targets != IGNORED
+    share = counted.to(outputs.dtype) / counted.sum(-1, keepdim=True).clamp(min=1)
+    error = torch.softmax(outputs, -1)
+    places = targets.clamp(min=0).unsqueeze(-1)
+    error.scatter_add_(-1, places, error.new_full((), -1.0).expand(places.shape))
+    return error * share.unsqueeze(-1)
+
+
+def _is_plain(loss: object) -> bool:
+    """Whether it is the cross-entropy of classes, alike for all of them."""
+    if type(loss) is not nn.CrossEntropyLoss:
+        return False
+    return (
+        loss.weight is None and loss.reduction == "mean" and not loss.label_smoothing and loss.ignore_index == IGNORED
+    )

@@ -151,7 +151,7 @@ def _answer(engine: Engine, state: RunState, round_: Round, up: Message) -> Mess
         up,
         round_.server,
         share=round_.share,
-        weights=None if engine.weights is None else engine.weights[round_.clients],
+        weights=None if engine.weights is None else engine.weights(round_.clients),
     )
     return round_.scheduled(engine.algorithm).server_step(state.server, state.replica, received)[0]
 

@@ -32,8 +32,8 @@ class Engine:
     algorithm: Algorithm
     rounds: Rounds
     gradients: GradientOracle
-    weights: Tensor | None = None
-    """How each client counts in the mean, (N,); None = alike."""
+    weights: Callable[[Tensor], Tensor] | None = None
+    """How these clients count in the mean, (S,) -> (S,); None = alike."""
     workers: Workers = Whole()
     """How the clients' work is done: all at once, or some at a time, here or elsewhere."""
 
@@ -63,7 +63,7 @@ class Engine:
             up,
             round_.server,
             share=round_.share,
-            weights=None if self.weights is None else self.weights[round_.clients],
+            weights=None if self.weights is None else self.weights(round_.clients),
         )
         down, server = algorithm.server_step(state.server, state.replica, received)
         replica = algorithm.advance(state.replica, down)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -88,12 +88,10 @@ class Simulation:
         self._auto = algorithm.compressor if isinstance(algorithm.compressor, Auto) else None
         if self._auto:
             algorithm = with_choice(algorithm, first_choice(rounds.share))
-        if weights is None and training.weighting == "samples":
-            weights = problem.sizes.to(problem.z0.dtype)
         gradients = gradients if gradients is not None else make_oracle(problem, training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
         workers = workers_for(training, workers, chooses=self._auto is not None)
-        self.engine = Engine(algorithm, rounds, gradients, weights, workers)
+        self.engine = Engine(algorithm, rounds, gradients, _weigh(problem, training, weights), workers)
         store = client_states if client_states is not None else Store(training.store, rounds.share == 1, folder)
         state = RunState.start(
             algorithm, problem.z0, problem.num_clients, workers.states(store), averaging=training.averaging > 0
@@ -154,6 +152,8 @@ class Simulation:
         """One round; returns its down-message."""
         round_, state = self._at
         whole = uninterrupted() if self.is_captured else nullcontext()  # a recorded round overwrites its state
+        if not self.problem.data.captures:  # samples that are read by the host can be read ahead
+            self.problem.data.prefetch(self.engine.rounds.cohort(round_ + 1))
         with torch.no_grad(), matrix_units(self.training.precision), self.on_device(), self.threads(), whole:
             state, down = self._play(state, round_)
             self._at = (round_ + 1, state)
@@ -280,6 +280,15 @@ class Simulation:
             f"{clip or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
             f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
         )
+
+
+def _weigh(problem: Problem, training: Training, weights: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+    """How clients count in the mean: as they are told to, by their samples, or alike."""
+    if weights is not None:
+        return lambda clients: weights[clients]
+    if training.weighting == "uniform":
+        return None
+    return lambda clients: problem.data.sizes_of(clients).to(problem.z0.dtype)
 
 
 def _check(algorithm: Algorithm, rounds: Rounds, problem: Problem, weighted: bool) -> None:

@@ -143,7 +143,7 @@ class Asynchronous:
 
     def _received(self, up: Message, round_: Round, discounts: Tensor) -> Received:
         """The replies with a mean in which stale ones count less: a discount is not made up for by the others."""
-        weights = None if self.engine.weights is None else self.engine.weights[round_.clients]
+        weights = None if self.engine.weights is None else self.engine.weights(round_.clients)
         if bool((discounts == 1).all()):
             return Received.of(up, round_.server, share=round_.share, weights=weights)
         alike = torch.ones(len(discounts), device=round_.clients.device)

@@ -2,7 +2,7 @@
 
 They are kept in `facts.json` of the run folder, for the report:
 
-    clients   samples of each client and, where targets are classes, how many of each class
+    clients   samples of each client and, where targets are classes, how many of each class; quantiles if they are many
     messages  the bytes of one message by direction and part: values, indices, and all else (heads, checksum)
 
 The message up is a rehearsal: the clients of the last round work once more from the point where the run ended, and
@@ -20,13 +20,12 @@ import torch
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.core.precision import matrix_units
+from fedcef.problems.counting import count_holdings
 from fedcef.problems.problem import Problem
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import FrameKind, Payload, Relay, Seeded, Sparse, WireError, decode, encode
 from fedcef.wire.payload import COUNT, HEAD
 from fedcef.wire.values.values import as_values
-
-MOST_CLASSES = 100  # beyond this a histogram of classes says little
 
 Facts = dict[str, Any]
 
@@ -37,19 +36,8 @@ def message_facts(simulation: Simulation, down: Message) -> Facts:
 
 
 def client_facts(problem: Problem) -> Facts:
-    """How many samples every client has, in all and of each class."""
-    facts: Facts = {"samples": problem.sizes.tolist()}
-    targets = problem.train.targets
-    if not problem.classifies or targets.numel() != len(problem.train):
-        return facts
-    classes, numbers = torch.unique(targets.flatten(), return_inverse=True)
-    if len(classes) > MOST_CLASSES:
-        return facts
-    counts = [
-        numbers[start : start + size].bincount(minlength=len(classes)).tolist()
-        for start, size in zip(problem.starts.tolist(), problem.sizes.tolist(), strict=True)
-    ]
-    return {**facts, "classes": classes.tolist(), "counts": counts}
+    """How many samples every client has, in all and of each class; nothing of clients that would have to be read."""
+    return count_holdings(problem).facts() if problem.data.captures else {}
 
 
 def _rehearsed(simulation: Simulation) -> Message:

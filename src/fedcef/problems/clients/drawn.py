@@ -108,7 +108,7 @@ def drawn(inputs: Any, targets: Any, num_clients: int, size: int = 50, alpha: fl
     >>> inputs, targets = torch.arange(6.0).view(6, 1), torch.tensor([0, 0, 1, 1, 2, 2])
     >>> population = drawn(inputs, targets, num_clients=1_000_000, size=4, alpha=0.1)
     >>> population.samples(999_999).targets.tolist()
-    [2, 2, 2, 2]
+    [0, 0, 0, 0]
     """
     num_clients, size = check("num_clients", Count, num_clients), check("size", Count, size)
     alpha = check("alpha", Annotated[float, Field(gt=0, le=1e6)], alpha)

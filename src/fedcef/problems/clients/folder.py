@@ -42,7 +42,6 @@ def from_folder(
         transform: transform(inputs, targets) returns what is used in place of these tensors of a client's samples.
         cache: How many bytes are kept of what was read; a cohort should fit into half of it.
 
-    >>> folder = getfixture("tmp_path")
     >>> for client in range(3):
     ...     np.savez(folder / f"{client}.npz", inputs=np.full((4, 2), client, "float32"), targets=np.arange(4))
     >>> data = from_folder(folder)

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from fedcef.core.errors import RunError
+from fedcef.problems.holdings import Holdings
 from fedcef.report import load_runs, write_page
 from fedcef.report.data.groups import group_runs
 from fedcef.report.data.link_time import ClientLink
@@ -27,12 +28,13 @@ FACTS = {
         "down": {"bytes": 400, "parts": [{"name": HOSTILE, "form": "dense", "values": 390, "indices": 0}]},
     },
 }
+SUMMARY = Holdings(np.arange(300)).facts()["summary"]
 
 
 def test_the_distance_of_a_clients_classes_from_all():
     deal = deal_of(FACTS)
     assert deal is not None
-    np.testing.assert_allclose(deal.distances, [0.25, 0.25])  # all: 6 of 8 and 2 of 8
+    np.testing.assert_allclose(deal.holdings.distances, [0.25, 0.25])  # all: 6 of 8 and 2 of 8
 
 
 def test_runs_with_the_same_deal_share_a_table(make_run):
@@ -51,6 +53,34 @@ def test_many_clients_and_classes_are_cut_and_said_so(make_run):
     html = render_clients(group_runs(load_runs([make_run("a", facts=facts)])))
     assert html.count("<tr>") == 51
     assert "10 more clients not shown" in html
+
+
+def test_many_clients_are_told_of_by_quantiles(make_run):
+    """From what a run writes today, and from an old folder with a row for each client; both say the same."""
+    counts = np.stack([1 + np.arange(401), np.full(401, 10)], axis=1)
+    holdings = Holdings(counts.sum(axis=1), (0, HOSTILE), counts)
+    assert list(holdings.facts()) == ["summary"]
+    old = {"samples": holdings.sizes.tolist(), "classes": [0, HOSTILE], "counts": counts.tolist()}
+    runs = [make_run(n, facts={"clients": clients}) for n, clients in (("new", holdings.facts()), ("old", old))]
+    new, old = (render_clients(group_runs(load_runs([run]))) for run in runs)
+    assert new == old
+    assert "401 clients with 84,611 samples of 2 classes" in new  # 401·402/2 + 4010
+    assert "<td>11</td><td>31</td><td>111</td><td>211</td><td>311</td><td>391</td><td>411</td><td>211</td>" in new
+    assert "<td>401</td><td>401</td>" in new  # everyone has some of both classes
+    assert "<img" not in new
+    assert len(new) < 4000
+
+
+def test_facts_of_a_million_clients_are_as_long_as_those_of_a_thousand():
+    short, long = (json.dumps(Holdings(np.arange(n), (0,), np.arange(n)[:, None]).facts()) for n in (1000, 1_000_000))
+    assert len(long) < 1.2 * len(short)
+
+
+def test_clients_of_whom_some_were_looked_at(make_run):
+    facts = {"clients": Holdings(np.array([3, 5]), population=10**6).facts()}
+    html = render_clients(group_runs(load_runs([make_run("a", facts=facts)])))
+    assert "1,000,000 clients, of whom 2 drawn at random were looked at; those have 8 samples." in html
+    assert "distance" not in html
 
 
 def test_bytes_by_direction_and_part(make_run):
@@ -72,6 +102,12 @@ def test_bytes_by_direction_and_part(make_run):
         {"clients": {"classes": [1], "counts": [[-1]]}, "messages": {"up": {"bytes": 1, "parts": [{"values": 9}]}}},
         {"clients": {"classes": [1], "counts": [1]}, "messages": {"up": {"bytes": None, "parts": [{}]}, "down": {}}},
         {"clients": {"classes": [], "counts": []}, "messages": {"up": {"parts": []}}},
+        {"clients": {"summary": 1}},
+        {"clients": {"summary": {"number": 300}}},
+        {"clients": {"summary": {**SUMMARY, "quantiles": {"samples": [1.0]}}}},
+        {"clients": {"summary": {**SUMMARY, "means": {}}}},
+        {"clients": {"summary": {**SUMMARY, "gini": float("nan")}}},
+        {"clients": {"summary": {**SUMMARY, "totals": [1]}}},
     ],
 )
 def test_facts_of_another_shape_are_as_if_there_were_none(make_run, tmp_path, facts):

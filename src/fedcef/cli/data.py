@@ -15,6 +15,7 @@ from fedcef.cli.shared_options import Changes
 from fedcef.cli.terminal import console, tell
 
 if TYPE_CHECKING:
+    from fedcef.problems.catalog import Classification
     from fedcef.problems.holdings import Holdings
     from fedcef.runs.settings import Settings
 
@@ -77,7 +78,7 @@ def _settings(target: str, changes: Iterable[str]) -> Settings:
 def _look(settings: Settings) -> tuple[Holdings, str]:
     """What clients hold, where a data set is dealt without building the problem; and how they came to it."""
     from fedcef.core.parts import is_path, make
-    from fedcef.problems.catalog import DATA, Classification
+    from fedcef.problems.catalog import DATA, DRAWN, Classification
     from fedcef.problems.counting import count_holdings
     from fedcef.problems.data.datasets import load
     from fedcef.problems.holdings import Holdings
@@ -85,36 +86,43 @@ def _look(settings: Settings) -> tuple[Holdings, str]:
 
     name = settings.data["name"]
     source = None if is_path(name) or name == IN_PYTHON else make("data", DATA, settings.data)
-    if not isinstance(source, Classification):
+    way = _way(source) if isinstance(source, Classification) else ""
+    if not isinstance(source, Classification) or source.partition == DRAWN:
         problem = settings.model_copy(update={"device": "cpu"}).build_problem()
-        return count_holdings(problem, most_classes=1000), ""
+        return count_holdings(problem, most_classes=1000), way
     data = load(name)
     dealt = source.deal(data.train_targets, settings.num_clients, settings.seed)
     counts = dealt.histogram(data.train_targets, data.num_classes).numpy()
-    options = source.options()
-    if options.get("labels") == "iid":
-        del options["alpha"]
-    named = ", ".join(f"{key} {value}" for key, value in options.items())
-    way = f"{source.partition}{': ' if named else ''}{named}; "
     return Holdings(dealt.sizes.numpy(), tuple(range(data.num_classes)), counts), way
+
+
+def _way(source: Classification) -> str:
+    """The partition and its options."""
+    options = dict(source.options())
+    if options.get("labels") == "iid":
+        options.pop("alpha", None)
+    named = ", ".join(f"{key} {value}" for key, value in options.items())
+    return f"{source.partition}{': ' if named else ''}{named}; "
 
 
 def _show_all(settings: Settings, holdings: Holdings, way: str) -> None:
     """How many clients and samples there are, and how they are dealt."""
-    of = f" of {len(holdings.classes)} classes" if holdings.counts is not None else ""
-    some = f"; these are {len(holdings.sizes):,} of them, drawn at random" if holdings.population else ""
-    tell(f"{settings.data['name']}: {holdings.num_clients:,} clients, {holdings.total:,} samples{of}{some}")
+    some = f"{holdings.total:,} samples" + (f" of {len(holdings.classes)} classes" if holdings.classes else "")
+    if holdings.population:
+        some = f"{len(holdings.sizes):,} of them, drawn at random, have {some}"
+    tell(f"{settings.data['name']}: {holdings.num_clients:,} clients, {some}")
     tell(f"{way}seed {settings.seed}")
 
 
 def _show_quantiles(holdings: Holdings) -> None:
     """What clients have, by quantiles."""
     from fedcef.problems.holdings import LEVELS
+    from fedcef.report.data.measures import format_measure
 
     found = holdings.summary()
     table = _table("of a client", [*LEVELS, "mean"])
     for name, values in found.quantiles.items():
-        table.add_row(name, *(_number(name, value) for value in (*values, found.means[name])))
+        table.add_row(name, *(format_measure(name, value) for value in (*values, found.means[name])))
     console.print(table)
 
 
@@ -142,15 +150,6 @@ def _show_meaning(holdings: Holdings) -> None:
         tell("Targets are numbers: there are no classes; clients differ in their mean.")
     else:
         tell("Labels are not compared: a sample has several, or there are too many classes.")
-
-
-def _number(name: str, value: float) -> str:
-    """Counts whole where they are, shares with three places."""
-    if name in ("distance", "divergence"):
-        return f"{value:.3f}"
-    if name == "mean target":
-        return f"{value:.3g}"
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 
 def _table(first: str, others: Sequence[str], gap: int = 1) -> Table:

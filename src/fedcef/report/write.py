@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedcef.core.errors import RunError
 from fedcef.report.data.frontier import Frontier, write_csv
-from fedcef.report.data.groups import X_AXES
+from fedcef.report.data.groups import axes_of
 from fedcef.report.data.paper import group_by_dataset
 from fedcef.report.data.records import RunRecord, load_runs
 from fedcef.report.figures.figure import draw_figure
@@ -30,7 +30,8 @@ def write_paper(folders: Sequence[Path], out: Path) -> list[Path]:
     """Writes the paper's figures about the run folders, and `paper.html`, into `out`."""
     groups, names = group_by_dataset(load_runs(folders))
     _make(out)
-    axes = dict.fromkeys(sorted(X_AXES, key=lambda axis: axis != "paper_bytes"), False)
+    shown = axes_of([item for group in groups for item in group.items])
+    axes = dict.fromkeys(sorted(shown, key=lambda axis: axis != "paper_bytes"), False)
     paths = draw_paper(groups, out)
     write_groups(groups, names, axes, out / "paper.html")
     return [*paths, out / "paper.html"]

@@ -15,6 +15,7 @@ from fedcef.runs.reader import flatten
 
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
 MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from
+CLOCK = "sim_s"  # the axis of runs on a simulated network of their own
 LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
 NOT_SETTINGS = ("name", "label", "out", "device")  # do not make two runs different methods
 
@@ -60,6 +61,11 @@ class Method:
         """The clients that take part in a round, where it is known."""
         return self.records[0].participants
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether its runs were on a simulated network, whose clock they recorded."""
+        return all(CLOCK in record.rounds for record in self.records)
+
     def last(self, name: str) -> Column:
         """(seeds,) the last values; both directions together for `wire_bytes` and `paper_bytes`.
 
@@ -87,6 +93,8 @@ class Method:
         x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in MEASURED}
         if self.participants:
             x["network_s"] = self.link.seconds(x, self.participants)
+        if self.has_clock:
+            x[CLOCK] = np.mean([t[CLOCK][i] for t, i in zip(tables, at, strict=True)], axis=0)
         return Curve(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
@@ -138,6 +146,11 @@ def settings_as_text(config: Mapping[str, Any]) -> dict[str, str]:
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in flatten(config).items()
     }
+
+
+def axes_of(items: Sequence[Method]) -> tuple[str, ...]:
+    """What the methods can be drawn against; the virtual clock where some of them have one."""
+    return (*X_AXES, CLOCK) if any(item.has_clock for item in items) else X_AXES
 
 
 def log_x(items: Sequence[Method], axis: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.groups import Method, group_runs, log_x, shown_metrics
+from fedcef.report.data.groups import CLOCK, Method, group_runs, log_x, shown_metrics
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.records import RunRecord
 from fedcef.report.data.units import unit_of
@@ -22,6 +22,8 @@ def draw_figures(records: Sequence[RunRecord], out: Path, axis: str, link: Clien
     items = group_runs(records, link)
     if axis == "network_s" and not all(item.participants for item in items):
         raise RunError("Network time needs the number of clients; the settings of some runs do not have num_clients.")
+    if axis == CLOCK and not all(item.has_clock for item in items):
+        raise RunError("Some of these runs have no virtual clock; give them a network, or draw against something else.")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,14 +1,18 @@
-"""How the clients differ: how many samples of each class every client holds."""
+"""How the clients differ: how many samples of each class every client holds, or quantiles where they are many."""
 
+import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
+from fedcef.problems.holdings import LEVELS, LISTED, Counts, Holdings, Summary
 from fedcef.report.data.groups import Method
+from fedcef.report.data.measures import format_measure
 from fedcef.report.data.records import as_line
 from fedcef.report.page.render import render
 
@@ -19,7 +23,7 @@ DEEP = 78  # percent of ink beyond which text on it is light
 
 
 @dataclass(frozen=True)
-class Holding:
+class Cell:
     """What a client holds of a class."""
 
     name: str
@@ -34,31 +38,40 @@ class Holding:
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """Which client holds what."""
+    """Who holds what: by quantiles, and where clients are few, each of them."""
 
-    classes: tuple[str, ...]
-    counts: NDArray[np.int64]  # (clients, classes)
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """Every client's distribution of classes; zeros where it has no samples."""
-        shares: NDArray[np.float64] = self.counts / np.maximum(1, self.counts.sum(axis=1, keepdims=True))
-        return shares
+    summary: Summary
+    holdings: Holdings | None
 
     @property
-    def distances(self) -> NDArray[np.float64]:
-        """(clients,) total variation between a client's distribution and that of all: 0 alike, 1 nothing in common."""
-        everyone = self.counts.sum(axis=0) / max(1, self.counts.sum())
-        distances: NDArray[np.float64] = 0.5 * np.abs(self.shares - everyone).sum(axis=1)
-        return distances
+    def identity(self) -> bytes:
+        """The same for the same deal."""
+        if self.holdings is None:
+            return repr(self.summary).encode()
+        return self._counts.tobytes()
 
-    def rows(self, most: int) -> list[list[Holding]]:
+    def rows(self, most: int) -> list[list[Cell]]:
         """The first clients, class by class."""
-        held, shares = self.counts[:most].tolist(), self.shares[:most].tolist()
+        assert self.holdings is not None, "clients are few"
+        held, shares = self._counts[:most].tolist(), self.holdings.shares[:most].tolist()
         return [
-            [Holding(*cell) for cell in zip(self.classes, *of_client, strict=True)]
+            [Cell(*cell) for cell in zip(self.summary.classes, *of_client, strict=True)]
             for of_client in zip(held, shares, strict=True)
         ]
+
+    def quantiles(self) -> list[tuple[str, list[str]]]:
+        """Each measure, its quantiles and its mean."""
+        found = self.summary
+        return [
+            (name, [format_measure(name, value) for value in (*values, found.means[name])])
+            for name, values in found.quantiles.items()
+        ]
+
+    @property
+    def _counts(self) -> Counts:
+        assert self.holdings is not None, "clients are few"
+        assert self.holdings.counts is not None, "their classes are known"
+        return self.holdings.counts
 
 
 def deal_of(facts: dict[str, Any]) -> Deal | None:
@@ -66,6 +79,9 @@ def deal_of(facts: dict[str, Any]) -> Deal | None:
     clients = facts.get("clients")
     if not isinstance(clients, dict):
         return None
+    if "summary" in clients:
+        summary = _summary(clients["summary"])
+        return None if summary is None else Deal(summary, None)
     classes, counts = clients.get("classes"), clients.get("counts")
     if not isinstance(classes, list) or not isinstance(counts, list) or not classes or not counts:
         return None
@@ -73,7 +89,24 @@ def deal_of(facts: dict[str, Any]) -> Deal | None:
         return None
     if any(type(n) is not int or not 0 <= n < 2**53 for row in counts for n in row):
         return None
-    return Deal(tuple(as_line(str(name)) for name in classes), np.array(counts, dtype=np.int64))
+    table = np.array(counts, dtype=np.int64)
+    holdings = Holdings(table.sum(axis=1), tuple(as_line(str(name)) for name in classes), table)
+    return Deal(holdings.summary(), holdings if len(counts) <= LISTED else None)
+
+
+def _summary(found: Any) -> Summary | None:
+    """The summary of many clients, if it is one."""
+    try:
+        summary = TypeAdapter(Summary).validate_json(json.dumps(found), strict=True)
+    except ValidationError:
+        return None
+    numbers = [summary.gini, *summary.means.values(), *(x for values in summary.quantiles.values() for x in values)]
+    sizes = {len(values) for values in summary.quantiles.values()}
+    lists = {len(summary.classes), len(summary.totals), len(summary.holders)}
+    whole = sizes == {len(LEVELS)} and summary.means.keys() == summary.quantiles.keys() and len(lists) == 1
+    if not whole or not all(math.isfinite(x) for x in numbers):
+        return None
+    return replace(summary, classes=[as_line(str(name)) for name in summary.classes])
 
 
 def render_clients(items: Sequence[Method]) -> Markup:
@@ -82,7 +115,7 @@ def render_clients(items: Sequence[Method]) -> Markup:
     for item in items:
         for record in item.records:
             if deal := deal_of(record.facts):
-                found.setdefault(deal.counts.tobytes(), (deal, []))[1].append((item, record.seed))
+                found.setdefault(deal.identity, (deal, []))[1].append((item, record.seed))
     deals = [(_whose(users, items) if len(found) > 1 else "All runs", deal) for deal, users in found.values()]
     return render(
         "clients.html",
@@ -91,6 +124,7 @@ def render_clients(items: Sequence[Method]) -> Markup:
         most_clients=MOST_CLIENTS,
         with_numbers=WITH_NUMBERS,
         deep=DEEP,
+        levels=list(LEVELS),
     )
 
 

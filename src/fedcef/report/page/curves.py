@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcef.report.data.groups import MEASURED, Curve, Group, lead_metric, log_y, span
+from fedcef.report.data.groups import CLOCK, MEASURED, Curve, Group, lead_metric, log_y, span
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.names import AXES, METRICS
 from fedcef.report.data.records import Column, as_number
@@ -93,7 +93,7 @@ def _method(place: int, name: str, groups: Sequence[Group]) -> dict[str, Any]:
 
 def _curve(curve: Curve, factor: float) -> dict[str, list[float | None]]:
     step = np.unique(np.linspace(0, curve.mean.size - 1, min(curve.mean.size, MOST_POINTS)).round().astype(int))
-    columns = {key: curve.x[key][step] for key in MEASURED}  # the script knows network time
+    columns = {key: curve.x[key][step] for key in (*MEASURED, CLOCK) if key in curve.x}  # the script knows network time
     columns |= {"y": factor * curve.mean[step], "low": factor * curve.low[step], "high": factor * curve.high[step]}
     return {key: _values(column) for key, column in columns.items()}
 

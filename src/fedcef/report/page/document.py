@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.groups import X_AXES, Group, Method, group_runs, lead_metric, log_x, shown_metrics
+from fedcef.report.data.groups import CLOCK, Group, Method, axes_of, group_runs, lead_metric, log_x, shown_metrics
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.names import AXES, METRICS, dataset_title
 from fedcef.report.data.records import RunRecord, as_line
@@ -43,7 +43,7 @@ def write_page(
     """Writes the interactive report to `path`."""
     items = group_runs(records)
     group = Group("", tuple(items), tuple(range(len(items))), shown_metrics(items))
-    axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in X_AXES}
+    axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in axes_of(items)}
     write_groups([group], [item.name for item in items], axes, path, lead, link)
 
 
@@ -78,7 +78,7 @@ def write_groups(
         link=link,
         first_wide=len(groups) == 1 and len(panels) == 5,
         panels=panels,
-        targets=each(lambda g: _target(groups.index(g), g)),
+        targets=each(lambda g: _target(groups.index(g), g, timed=CLOCK in axes)),
         traffic=each(lambda g: render_traffic(g.items, g.places)),
         clients=each(lambda g: render_clients(g.items)),
         layers=each(lambda g: render_layers(g.items, g.places)),
@@ -121,7 +121,8 @@ def _versions(records: Sequence[RunRecord]) -> str:
     return as_line("Made with " + "; ".join(sets)) if sets else "Made with fedcef"
 
 
-def _target(index: int, group: Group) -> Markup:
+def _target(index: int, group: Group, timed: bool) -> Markup:
     metric = lead_metric(group.items)
     name, unit, _ = METRICS[metric]
-    return render("target.html", index=index, group=group, name=name, unit=unit, at_least=metric == "accuracy")
+    at_least = metric == "accuracy"
+    return render("target.html", index=index, group=group, name=name, unit=unit, at_least=at_least, timed=timed)

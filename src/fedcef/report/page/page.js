@@ -27,8 +27,8 @@ const report = (() => {
     });
   }
 
-  // A curve's values along an axis.
-  const along = (c, key) => (key === "network_s" ? networkTime(c) : c[key]);
+  // A curve's values along an axis; unknown where its runs had no clock.
+  const along = (c, key) => (key === "network_s" ? networkTime(c) : c[key] || c.round.map(() => null));
 
   dark.addEventListener("change", changed);
   return { ...data, state, dark, byteUnit, timeUnit, digits, bytes, seconds, css, along, changed, onChange: (listen) => listeners.push(listen),

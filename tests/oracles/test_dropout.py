@@ -299,3 +299,4 @@ def test_what_a_graph_can_hold():
     assert ClientLoop(unequal, options(0)).captures
     assert ClientLoop(unequal, options(0, clients_per_round=3)).captures
     assert not ClientLoop(unequal, options(0, clients_per_round=2)).captures
+    assert not ClientLoop(unequal, options(0, cohort_chunk=2)).captures

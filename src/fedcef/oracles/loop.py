@@ -30,7 +30,7 @@ class ClientLoop(GradientOracle):
     def __init__(self, problem: Problem, training: Training, workers: int | None = None) -> None:
         super().__init__(problem, training)
         self._draws, self._seeds = has_dropout(problem.model), draws_itself(problem.model)
-        everyone = training.clients_per_round in (0, problem.num_clients)
+        everyone = training.clients_per_round in (0, problem.num_clients) and not training.cohort_chunk
         # otherwise seeds are read on the host, or the sizes of whoever takes part
         self.captures = self.captures and not self._seeds and (self.batch_size > 0 or everyone)
         self._device = problem.z0.device

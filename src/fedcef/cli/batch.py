@@ -11,11 +11,12 @@ from pathlib import Path
 
 from fedcef.cli.progress import progress
 from fedcef.cli.terminal import say, show_frontier, show_paper, show_report, tell
-from fedcef.core.errors import RunError
+from fedcef.core.errors import ConfigError, RunError
 from fedcef.runs.run import next_folder
 from fedcef.runs.settings import Reference
 from fedcef.runs.sweep import Outcome, Planned, one_by_one, status, write_summary
 from fedcef.runs.workers import side_by_side
+from fedcef.simulation.workers import together
 
 COLORS = {"finished": "", "diverged": "yellow", "failed": "red"}
 
@@ -54,6 +55,9 @@ class Batch:
 
         The report can have the paper's figures, and a frontier beside some references.
         """
+        with together() as processes:
+            if processes is not None:
+                raise ConfigError("torchrun splits one run over processes; begin this command without it.")
         outcomes = self._outcomes(jobs)
         ended = [o.planned.path for o in outcomes if o.status != "failed"]
         for parent in dict.fromkeys(path.parent for path in ended):

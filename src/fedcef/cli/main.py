@@ -13,7 +13,7 @@ import typer
 from fedcef.cli import compare, data, doctor, export, frontier, plot, report, run, sweep, theory, version, watch
 from fedcef.cli import list as list_
 from fedcef.cli.terminal import say
-from fedcef.core.errors import FedcefError
+from fedcef.core.errors import EndedElsewhere, FedcefError
 from fedcef.core.memory import keep_freed_memory
 
 COMMANDS = (run, compare, sweep, frontier, watch, plot, report, export, theory, list_, data, doctor, version)
@@ -48,7 +48,8 @@ def main() -> None:
     try:
         app()
     except FedcefError as error:
-        say(f"Error: {error}", "red")
+        if not isinstance(error, EndedElsewhere):  # the process that failed has said it
+            say(f"Error: {error}", "red")
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in REFUSALS:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +38,18 @@ def run(
     """Train once and write a run folder."""
     if (experiment is None) == (resume is None):
         raise ConfigError("Give an experiment to run, or --resume with the folder of a run to go on with.")
+    from fedcef.simulation.workers import together
+
+    changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
+    if resume is not None and (changes or out):
+        raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out out.")
+    with together():
+        _run(experiment, changes, out, resume, track or [])
+
+
+def _run(experiment: str | None, changes: list[str], out: Path | None, resume: Path | None, track: list[str]) -> None:
+    """Run to the end, in one of the processes of the run or in the only one; the first writes and prints."""
+    from fedcef.runs.along import is_first, run_along
     from fedcef.runs.experiments import load_settings
     from fedcef.runs.folder import RunFolder
     from fedcef.runs.run import next_folder
@@ -43,23 +57,28 @@ def run(
     from fedcef.runs.settings import IN_PYTHON
     from fedcef.trackers import open_trackers, tracked
 
-    trackers = open_trackers(track or [])
-    changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
-    if resume is not None:
-        if changes or out:
-            raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out out.")
-        folder = RunFolder.open(resume)
-        settings = load_settings(str(folder.config))
-        if settings.data["name"] == IN_PYTHON:
-            raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
-    else:
-        settings = load_settings(str(experiment), changes)
-        folder = RunFolder.new(out or next_folder(Path("runs"), settings.name))
-    try:
-        with progress(settings) as bar, tracked(trackers, folder.path, bar, complain=say) as watch:
-            run_to_the_end(settings, folder, resume=resume is not None, watch=watch)
-    except KeyboardInterrupt:
-        say(f"Interrupted.  Go on with: fedcef run --resume {folder.path}")
-        sys.exit(130)
+    settings = load_settings(str(experiment if resume is None else RunFolder.open(resume).config), changes)
+    if not is_first():
+        with leaving_on_interrupt():
+            run_along(settings)
+        return
+    trackers = open_trackers(track)
+    if resume is not None and settings.data["name"] == IN_PYTHON:
+        raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
+    folder = RunFolder.new(out or next_folder(Path("runs"), settings.name)) if resume is None else RunFolder(resume)
+    stopped = leaving_on_interrupt(f"Interrupted.  Go on with: fedcef run --resume {folder.path}")
+    with stopped, progress(settings) as bar, tracked(trackers, folder.path, bar, complain=say) as watch:
+        run_to_the_end(settings, folder, resume=resume is not None, watch=watch)
     show_table([folder.path])
     tell(f"Run folder: {folder.path}")
+
+
+@contextmanager
+def leaving_on_interrupt(sentence: str = "") -> Iterator[None]:
+    """Leave with the shell's code for Ctrl-C, after a sentence on how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if sentence:
+            say(sentence)
+        sys.exit(130)

@@ -26,6 +26,15 @@ class RunError(FedcefError):
     """A run folder cannot be written, read or continued."""
 
 
+class EndedElsewhere(RunError):
+    """Another process of the run has failed; it says why, so that this one need not."""
+
+    def __init__(self, sentence: str, rank: int) -> None:
+        super().__init__(sentence)
+        self.rank = rank
+        """Whose failure it was."""
+
+
 class DivergedError(FedcefError):
     """The iterates stopped being finite numbers."""
 

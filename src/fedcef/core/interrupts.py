@@ -24,5 +24,7 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if caught:
+    if caught and callable(before):  # as if it came now
+        before(caught[0], None)
+    elif caught:
         raise KeyboardInterrupt

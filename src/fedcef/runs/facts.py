@@ -45,8 +45,8 @@ def _rehearsed(simulation: Simulation) -> Message:
     last = simulation.engine.rounds.at(simulation.round - 1)
     precision = matrix_units(simulation.training.precision)
     with torch.no_grad(), precision, simulation.on_device(), simulation.threads():
-        up, _ = simulation.current_engine().work(simulation.state, last)
-    return {name: payload.rows()[0] for name, payload in up.items()}
+        engine = simulation.current_engine()
+        return engine.workers.first_message(engine, simulation.state, last)
 
 
 def _frame_facts(message: Message, kind: FrameKind) -> Facts:

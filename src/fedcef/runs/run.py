@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedcef.core.errors import DivergedError, RunError
 from fedcef.problems.problem import Problem
+from fedcef.runs.along import by_part, is_first, run_along, share, without_clients
 from fedcef.runs.facts import client_facts, message_facts
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.loop import Loop, Watcher
@@ -25,7 +26,9 @@ def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: W
 
     One that is finished already is left as it is.
     """
-    if resume and folder.is_finished:
+    if not is_first():
+        return run_along(settings)
+    if share(resume and folder.is_finished):
         watch({"note": f"The run in {folder.path} is finished; nothing was changed."})
         return folder.read_summary()
     problem = settings.build_problem()
@@ -36,6 +39,7 @@ def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: W
         if resume:
             return _go_on(settings, folder, simulation, measuring, watch)
         folder.create(settings.to_toml())
+        share(None)
         return _to_the_end(settings, Loop(simulation, measuring, FolderSink(folder), watch), folder, None)
 
 
@@ -52,6 +56,7 @@ def _go_on(
 ) -> Record:
     """Put the simulation where the snapshot was taken, cut off what was recorded after it, and go on."""
     snapshot, logged = folder.read_snapshot(), folder.logged_frames()
+    share(without_clients(snapshot))
     if snapshot is not None:
         _restore(simulation, *snapshot, folder)
     loop = Loop(simulation, measuring, FolderSink(folder, logged), watch)
@@ -66,6 +71,7 @@ def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, last: Record 
     clients = client_facts(simulation.problem)
     if not folder.facts.exists():
         folder.save_facts({"clients": clients})
+    share(last)
     try:
         loop.to_the_end(last)
     except DivergedError:
@@ -80,12 +86,8 @@ def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, last: Record 
 
 
 def _restore(simulation: Simulation, round_: int, tensors: dict[str, Tensor], folder: RunFolder) -> None:
-    saved: dict[str, dict[str, Tensor]] = {}
-    for path, tensor in tensors.items():
-        part, _, name = path.partition("/")
-        saved.setdefault(part, {})[name] = tensor
     try:
-        simulation.restore(round_, saved)
+        simulation.restore(round_, by_part(tensors))
     except (ValueError, KeyError) as error:
         raise RunError(f"The snapshot in {folder.path} does not fit its config.toml: {error}.") from None
 

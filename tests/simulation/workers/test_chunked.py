@@ -77,7 +77,7 @@ def test_long_vectors_for_which_torch_uses_all_its_threads():
     large, before = problem(64, 1500), torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        whole, *parts = (played(method("fedcef", large), size, 1, large, oracle="loop") for size in (0, 1, 3))
+        whole, *parts = (played(method("fedcef", large), size, 1, large, oracle="loop") for size in (0, 3))
     finally:
         torch.set_num_threads(before)
     for other in parts:

@@ -4,6 +4,9 @@
 |---|---|
 | `whole.py` | all of the cohort at once, in this process |
 | `chunked.py` | some of it at a time, for cohorts that are larger than memory |
+| `distributed.py` | split over processes, on GPUs or machines of their own, by torch.distributed |
+
+All give the same messages and states, to the last bit (but see `chunked.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +14,24 @@ from __future__ import annotations
 from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
 from fedcef.simulation.workers.chunked import Chunked
+from fedcef.simulation.workers.distributed import Distributed
+from fedcef.simulation.workers.team import Team, team, together
 from fedcef.simulation.workers.whole import Whole
 from fedcef.simulation.workers.workers import Proposed, Workers, all_finite, commit
 
-__all__ = ["Chunked", "Proposed", "Whole", "Workers", "all_finite", "commit", "workers_for"]
+__all__ = [
+    "Chunked",
+    "Distributed",
+    "Proposed",
+    "Team",
+    "Whole",
+    "Workers",
+    "all_finite",
+    "commit",
+    "team",
+    "together",
+    "workers_for",
+]
 
 
 def workers_for(training: Training, given: Workers | None = None, *, chooses: bool = False) -> Workers:
@@ -31,4 +48,18 @@ def workers_for(training: Training, given: Workers | None = None, *, chooses: bo
 
 
 def _named(training: Training) -> Workers:
+    name, _, _ = training.workers.partition(":")
+    processes = team()
+    if processes is not None:
+        if name not in ("auto", "distributed"):
+            raise ConfigError(
+                f"workers is {training.workers!r}, but there are {processes.size} processes, which would all do the "
+                "same; take workers = 'auto', or start one process."
+            )
+        return Distributed(processes, training.cohort_chunk)
+    if name == "distributed":
+        raise ConfigError(
+            "workers is 'distributed', but this process is alone; start several by: torchrun --nproc-per-node 4 -m "
+            "fedcef run …"
+        )
     return Chunked(training.cohort_chunk) if training.cohort_chunk else Whole()

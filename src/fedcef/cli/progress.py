@@ -81,4 +81,6 @@ def _measure(record: Record) -> str:
 
 
 def _sent(record: Record) -> str:
-    return format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])
+    """What was sent so far, and the time that it is on a simulated network."""
+    sent = format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])
+    return f"{sent}, {record['sim_s']:,.0f} s on its network" if "sim_s" in record else sent

@@ -14,7 +14,14 @@ from fedcef.cli.terminal import say, show_table, tell
 from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import ConfigError
 
-AXES = {"wire": "wire_bytes", "paper": "paper_bytes", "rounds": "round", "wall": "wall_s", "network": "network_s"}
+AXES = {
+    "wire": "wire_bytes",
+    "paper": "paper_bytes",
+    "rounds": "round",
+    "wall": "wall_s",
+    "network": "network_s",
+    "clock": "sim_s",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +36,11 @@ def report(
         Path | None, typer.Option("--figures", help="A folder for the curves as PNG, PDF and SVG, one column wide.")
     ] = None,
     against: Annotated[
-        str, typer.Option("--against", help="What the figures are drawn against: wire, paper, rounds, wall or network.")
+        str,
+        typer.Option(
+            "--against",
+            help="What the figures are drawn against: wire, paper, rounds, wall, network, or the runs' virtual clock.",
+        ),
     ] = "wire",
     uplink: Annotated[float, typer.Option("--uplink", help="Mbit/s of a client's simulated uplink.")] = 1.0,
     downlink: Annotated[float, typer.Option("--downlink", help="Mbit/s of its downlink.")] = 10.0,

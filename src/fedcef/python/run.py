@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Compressor
 from fedcef.core.errors import ConfigError
+from fedcef.core.network import Network
 from fedcef.core.parts import make
 from fedcef.core.precision import Precision
 from fedcef.core.schedules import Constant, Schedule
@@ -50,6 +51,7 @@ def run(
     compressor: Compressor | str | None = None,
     budget: int | str | None = None,
     averaging: float = 0.0,
+    network: Network | Mapping[str, Any] | None = None,
     oracle: OracleName = "auto",
     precision: Precision = "float32",
     cuda_graphs: bool = True,
@@ -81,6 +83,8 @@ def run(
         budget: All bytes of the run, e.g. "3MB": ratios then change from round to round.
         averaging: By what factor the weight of a round's model falls with each further round, in the running mean that
             is returned; 0 = the last round's model.
+        network: What the clients' links are like, e.g. {"preset": "lte"}: records then have a clock, and clients may
+            come too late (docs/network.md); None = no clock.
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
         cuda_graphs: Whether a GPU replays a recording of the round.
@@ -111,6 +115,7 @@ def run(
         "server_schedule": server_schedule,
         "budget": budget,
         "averaging": averaging,
+        "network": network,
         "oracle": oracle,
         "precision": precision,
         "cuda_graphs": cuda_graphs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +25,9 @@ from fedcef.simulation.aiming import hear, is_reached
 from fedcef.simulation.averaging import trained_model
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
-from fedcef.simulation.choosing import Chooser, check_choice, first_choice, with_choice
+from fedcef.simulation.choosing import Chooser, first_choice, with_choice
 from fedcef.simulation.client_states import States
+from fedcef.simulation.cohorts import check_cohorts, weigh
 from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.ledger import Ledger
 from fedcef.simulation.network.playing import play_on, population_of, started_clock
@@ -84,14 +85,14 @@ class Simulation:
             problem = problem.to(problem.z0.device, torch.float64)
         rounds = Rounds(training, problem.num_clients, problem.z0.device)
         algorithm = algorithm.for_share(rounds.share)
-        _check(algorithm, rounds, problem, weights is not None or training.weighting == "samples")
+        check_cohorts(algorithm, rounds, problem, weights is not None or training.weighting == "samples")
         self._auto = algorithm.compressor if isinstance(algorithm.compressor, Auto) else None
         if self._auto:
             algorithm = with_choice(algorithm, first_choice(rounds.share))
         gradients = gradients if gradients is not None else make_oracle(problem, training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
         workers = workers_for(training, workers, chooses=self._auto is not None)
-        self.engine = Engine(algorithm, rounds, gradients, _weigh(problem, training, weights), workers)
+        self.engine = Engine(algorithm, rounds, gradients, weigh(problem, training, weights), workers)
         store = client_states if client_states is not None else Store(training.store, rounds.share == 1, folder)
         state = RunState.start(
             algorithm, problem.z0, problem.num_clients, workers.states(store), averaging=training.averaging > 0
@@ -279,32 +280,4 @@ class Simulation:
             f"Try a smaller local_lr (now {a.local_lr:g}), gradient clipping (clip_norm, now "
             f"{clip or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
             f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."
-        )
-
-
-def _weigh(problem: Problem, training: Training, weights: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-    """How clients count in the mean: as they are told to, by their samples, or alike."""
-    if weights is not None:
-        return lambda clients: weights[clients]
-    if training.weighting == "uniform":
-        return None
-    return lambda clients: problem.data.sizes_of(clients).to(problem.z0.dtype)
-
-
-def _check(algorithm: Algorithm, rounds: Rounds, problem: Problem, weighted: bool) -> None:
-    """Refuse cohorts that the method has no round for, and choices that the run could not make."""
-    check_choice(algorithm, rounds.training, problem)
-    name, size, everyone = type(algorithm).__name__, rounds.cohort_size, rounds.num_clients
-    if size < everyone and not algorithm.partial_participation:
-        raise ConfigError(
-            f"{name} needs all clients in every round; leave clients_per_round out (it is {size}, num_clients is "
-            f"{everyone})."
-        )
-    if weighted and algorithm.counts_alike:
-        raise ConfigError(f"With these options {name} counts all clients alike; take weighting = 'uniform'.")
-    keeps_sums = algorithm.adds_up != () and algorithm.client_init(problem.z0)
-    if weighted and size < everyone and keeps_sums:
-        raise ConfigError(
-            f"{name} keeps the server's sums in step with its clients' states only if all clients count alike; take "
-            "weighting = 'uniform', or all clients in every round."
         )

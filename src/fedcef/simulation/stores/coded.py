@@ -25,17 +25,21 @@ class Coded(Rows):
         self._blocks: dict[int, bytes] = {}
 
     def read(self, clients: Tensor) -> State:
+        """The clients' rows, decoded."""
         blocks = [self._blocks.get(client) for client in numbers(clients).tolist()]
         rows = [self._like if block is None else self._code.decode(block, self._like) for block in blocks]
         return stacked(rows, self.first)
 
     def write(self, clients: Tensor, rows: State) -> None:
+        """The clients' rows, encoded."""
         self._blocks.update(encoded(clients, rows, self._code))
 
     def touched(self) -> Tensor:
+        """The clients that have bytes."""
         return torch.tensor(sorted(self._blocks), dtype=torch.int64)
 
     def emptied(self) -> Coded:
+        """No bytes."""
         return Coded(self.first, self.num_clients, self._code)
 
     @property

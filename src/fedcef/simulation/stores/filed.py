@@ -39,9 +39,11 @@ class Filed(Rows):
         self._live = 0
 
     def read(self, clients: Tensor) -> State:
+        """The clients' rows, read from the file."""
         return stacked([self._row(client) for client in numbers(clients).tolist()], self.first)
 
     def write(self, clients: Tensor, rows: State) -> None:
+        """The clients' rows, added to the file; an error where they take more than they may."""
         if not self.first:
             return
         coded = encoded(clients, rows, self._code)
@@ -54,18 +56,22 @@ class Filed(Rows):
             )
 
     def touched(self) -> Tensor:
+        """The clients that have a row in the file."""
         return torch.from_numpy(np.flatnonzero(self._size))
 
     def keep(self) -> Tensor:
+        """The file's number and length, once it is durable; first written anew where most of it is out of date."""
         if self._log.length > 2 * self._live + _SLACK:
             self._write_anew()
         return torch.tensor(self._log.keep())
 
     def go_back(self, mark: Tensor) -> None:
+        """Cut the file off where it ended then, and find everyone's last row."""
         for client, place in self._log.go_back(*mark.tolist()):
             self._point(client, place)
 
     def emptied(self) -> Filed:
+        """The same file, of which nothing is known."""
         return Filed(self.first, self.num_clients, self._log, self._code, self._limit)
 
     def _row(self, client: int) -> State:
@@ -102,16 +108,20 @@ class Journalled(Rows):
         self._live = 0
 
     def read(self, clients: Tensor) -> State:
+        """The clients' rows, from memory."""
         return self._rows.read(clients)
 
     def write(self, clients: Tensor, rows: State) -> None:
+        """The clients' rows, into memory; they are remembered as changed."""
         self._rows.write(clients, rows)
         self._changed.update(numbers(clients).tolist())
 
     def touched(self) -> Tensor:
+        """The clients that have a row."""
         return self._rows.touched()
 
     def keep(self) -> Tensor:
+        """The file's number and length, once the rows that changed are in it."""
         if self.first and self._changed:
             if self._log.length > 2 * self._live + _SLACK:
                 self._log.begin_next()
@@ -121,9 +131,11 @@ class Journalled(Rows):
         return torch.tensor(self._log.keep())
 
     def emptied(self) -> Journalled:
+        """Nothing in memory; the same file."""
         return Journalled(self._rows.emptied(), self._log)
 
     def go_back(self, mark: Tensor) -> None:
+        """Cut the file off where it ended then, and read everyone's last row."""
         like = {name: vector.cpu() for name, vector in self.first.items()}
         latest = dict(self._log.go_back(*mark.tolist()))
         for client, place in latest.items():

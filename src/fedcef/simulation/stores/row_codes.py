@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
@@ -24,6 +25,7 @@ _WORDS: dict[int, type[np.unsignedinteger]] = {2: np.uint16, 4: np.uint32, 8: np
 _COUNTS = struct.Struct("<IH")  # entries that are not zero, and distinct values among them, 0 for too many
 _DENSE = 2**32 - 1  # in the place of a count: all entries follow
 _MOST_VALUES = 256
+_SHORT = 1 << 16  # entries of a vector whose positions are written as they are
 
 
 class RowCode(ABC):
@@ -53,9 +55,11 @@ class Exact(RowCode):
     """Every number as it is."""
 
     def vector(self, vector: Tensor) -> bytes:
+        """The numbers."""
         return vector.contiguous().numpy().tobytes()
 
     def read(self, reader: Reader, like: Tensor) -> Tensor:
+        """The numbers, in memory of their own."""
         return _numbers(reader, like.numel(), like.dtype).view(like.shape)
 
 
@@ -65,11 +69,13 @@ class BFloat16(RowCode):
     lossless = False
 
     def vector(self, vector: Tensor) -> bytes:
+        """The numbers, rounded; whole ones as they are."""
         if not vector.is_floating_point():
             return Exact().vector(vector)
         return vector.to(torch.bfloat16).view(torch.int16).numpy().tobytes()
 
     def read(self, reader: Reader, like: Tensor) -> Tensor:
+        """The rounded numbers, in the type of `like`."""
         if not like.is_floating_point():
             return Exact().read(reader, like)
         return _numbers(reader, like.numel(), torch.bfloat16).to(like.dtype).view(like.shape)
@@ -79,23 +85,25 @@ class NonZeros(RowCode):
     """The entries that are not zero, whose sign counts, too; all of them where that is shorter."""
 
     def vector(self, vector: Tensor) -> bytes:
+        """Counts, positions and values; or all numbers."""
         words = vector.contiguous().view(-1).numpy().view(_WORDS[vector.element_size()])
         places = np.flatnonzero(words)
         kept = words[places]
         values, numbers = np.unique(kept, return_inverse=True)
         few = len(values) <= _MOST_VALUES
         body = values.tobytes() + numbers.astype(np.uint8).tobytes() if few else kept.tobytes()
-        coded = encode_indices(torch.from_numpy(places), len(words)) + body
+        coded = _places(places, len(words)) + body
         if len(coded) < words.nbytes:
             return _COUNTS.pack(len(places), len(values) if few else 0) + coded
         return _COUNTS.pack(_DENSE, 0) + words.tobytes()
 
     def read(self, reader: Reader, like: Tensor) -> Tensor:
+        """Zeros, but for what was written."""
         word, size = _WORDS[like.element_size()], like.numel()
         count, distinct = reader.unpack(_COUNTS, "the counts of a row")
         if count == _DENSE:
             return Exact().read(reader, like)
-        places = read_indices(reader, count, size).numpy()
+        places = _read_places(reader, count, size)
 
         def words(of: int, kind: type[np.unsignedinteger]) -> np.ndarray:
             return np.frombuffer(reader.take(of * np.dtype(kind).itemsize, "a row's numbers"), kind)
@@ -105,6 +113,17 @@ class NonZeros(RowCode):
         row = np.zeros(size, word)
         row[places] = kept
         return torch.from_numpy(row).view(like.dtype).view(like.shape)
+
+
+def _places(places: NDArray[np.intp], size: int) -> bytes:
+    """Ascending positions: two bytes each in a short vector, where that is done in no time, or their shortest code."""
+    return places.astype("<u2").tobytes() if size <= _SHORT else encode_indices(torch.from_numpy(places), size)
+
+
+def _read_places(reader: Reader, count: int, size: int) -> NDArray[np.intp]:
+    if size > _SHORT:
+        return read_indices(reader, count, size).numpy()
+    return np.frombuffer(reader.take(2 * count, "a row's positions"), "<u2").astype(np.intp)
 
 
 def _numbers(reader: Reader, count: int, dtype: torch.dtype) -> Tensor:

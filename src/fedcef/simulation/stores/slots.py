@@ -33,11 +33,13 @@ class Slots(Rows):
         self._tables = {name: self._like(vector, device, dtype) for name, vector in first.items()}
 
     def read(self, clients: Tensor) -> State:
+        """The clients' rows, on the first row's device."""
         slots = self._slot[numbers(clients)].long()
         new = slots < 0
         return {name: self._rows(name, slots, new) for name in self.first}
 
     def write(self, clients: Tensor, rows: State) -> None:
+        """The clients' rows, where they lie; new clients get the next places."""
         clients = numbers(clients)
         new = clients[self._slot[clients] < 0]
         if len(new):
@@ -49,9 +51,11 @@ class Slots(Rows):
             table.index_copy_(0, slots.to(table.device), rows[name].to(table.device, table.dtype))
 
     def touched(self) -> Tensor:
+        """The clients that have a place."""
         return (self._slot >= 0).nonzero().flatten()
 
     def emptied(self) -> Slots:
+        """No places taken."""
         return Slots(self.first, self.num_clients, self._device, self._dtype)
 
     def _rows(self, name: str, slots: Tensor, new: Tensor) -> Tensor:

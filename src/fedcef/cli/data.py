@@ -107,10 +107,11 @@ def _way(source: Classification) -> str:
 
 def _show_all(settings: Settings, holdings: Holdings, way: str) -> None:
     """How many clients and samples there are, and how they are dealt."""
+    named = f"{settings.data['name']}: {holdings.num_clients:,} clients"
     some = f"{holdings.total:,} samples" + (f" of {len(holdings.classes)} classes" if holdings.classes else "")
+    tell(named if holdings.population else f"{named}, {some}")
     if holdings.population:
-        some = f"{len(holdings.sizes):,} of them, drawn at random, have {some}"
-    tell(f"{settings.data['name']}: {holdings.num_clients:,} clients, {some}")
+        tell(f"{len(holdings.sizes):,} of them, drawn at random, have {some}")
     tell(f"{way}seed {settings.seed}")
 
 

@@ -29,6 +29,7 @@ from fedcef.problems.own import Clients
 from fedcef.problems.problem import Problem
 from fedcef.python.history import History
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
+from fedcef.runs.along import hear, is_first, run_along, share
 from fedcef.runs.folder import FREE, RunFolder, changes
 from fedcef.runs.loop import Watcher
 from fedcef.runs.reader import Record, RunReader
@@ -54,6 +55,10 @@ def run_in_folder(
 ) -> History:
     """Begin a run in a folder or go on with it, to the end."""
     settings = settings_of(problem, algorithm, training, path.name, label)
+    if not is_first():
+        run_along(settings)
+        history: History = hear()
+        return history
     folder = RunFolder(path)
     exists = folder.config.exists()
     if exists and not resume:
@@ -65,7 +70,7 @@ def run_in_folder(
     except KeyboardInterrupt as stop:
         stop.add_note(f"Interrupted.  Go on with the same call and resume=True; the run is in {path}.")
         raise
-    return History.load(path, problem.model)
+    return share(History.load(path, problem.model))
 
 
 def _differing(theirs: Record, settings: Settings) -> str:

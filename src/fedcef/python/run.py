@@ -19,11 +19,13 @@ from fedcef.problems.fitting import fitted
 from fedcef.problems.problem import Problem
 from fedcef.python.folder import run_in_folder
 from fedcef.python.history import History, Measures
+from fedcef.runs.along import is_first
 from fedcef.runs.loop import Loop
 from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record
 from fedcef.runs.sinks import MemorySink
 from fedcef.simulation.simulation import Simulation
+from fedcef.simulation.workers import together
 
 
 class Interrupted(KeyboardInterrupt):
@@ -55,6 +57,8 @@ def run(
     oracle: OracleName = "auto",
     precision: Precision = "float32",
     cuda_graphs: bool = True,
+    cohort_chunk: int = 0,
+    workers: str = "auto",
     watch: Callable[[Measures], None] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -88,6 +92,8 @@ def run(
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
         cuda_graphs: Whether a GPU replays a recording of the round.
+        cohort_chunk: How many of a cohort's clients are in memory at a time; 0 = all.
+        workers: Who does the clients' work: "local", "distributed" (the default under torchrun), "ray" or "ray:4".
         watch: Called with every evaluated record.
         out: A folder to keep the run in, for `fedcef plot` and `report` and to go on with it.
         resume: Go on with the run in `out`; one that is finished is read, and where there is none it begins.
@@ -119,21 +125,24 @@ def run(
         "oracle": oracle,
         "precision": precision,
         "cuda_graphs": cuda_graphs,
+        "cohort_chunk": cohort_chunk,
+        "workers": workers,
         "snapshot_every": snapshot_every,
     }
     training = Training(**options)
 
     def seen(record: Record) -> None:
-        if watch is not None and "objective" in record:
+        if watch is not None and "objective" in record and is_first():
             watch(record)
 
     if compressor is not None and isinstance(algorithm, Algorithm):
         named = make("compressor", COMPRESSORS, {"name": compressor}) if isinstance(compressor, str) else compressor
         algorithm = replace(algorithm, compressor=named)
     algorithm = fitted(problem, algorithm, training.rounds)
-    if out is not None:
-        return run_in_folder(Path(out), problem, algorithm, training, label=label, resume=resume, watch=seen)
-    return _run_in_memory(problem, algorithm, training, seen)
+    with together():
+        if out is not None:
+            return run_in_folder(Path(out), problem, algorithm, training, label=label, resume=resume, watch=seen)
+        return _run_in_memory(problem, algorithm, training, seen)
 
 
 def _run_in_memory(

@@ -7,7 +7,7 @@ from the first is where the run begins.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -31,22 +31,27 @@ def is_first() -> bool:
 
 
 def share(thing: T) -> T:
-    """What the first process gives, in all of them; alone it is what was given."""
+    """Have the other processes `hear` something of the first; returns it."""
     processes = team()
     return thing if processes is None else processes.from_first(lambda: thing)
 
 
+def hear() -> Any:
+    """What the first process shares next."""
+    return share(None)
+
+
 def run_along(settings: Settings) -> Record:
     """Take part in a run that the first process begins or goes on with; it writes, and this one returns nothing."""
-    if share(False):
+    if hear():  # it is finished
         return {}
     problem = settings.build_problem()
     simulation = Simulation(problem, settings.build_algorithm(problem), settings)
-    snapshot: Snapshot | None = share(None)
+    snapshot: Snapshot | None = hear()
     if snapshot is not None:
         simulation.restore(snapshot[0], by_part(snapshot[1]))
     loop = Loop(simulation, Measuring(simulation.problem, simulation.algorithm.step, settings), Nowhere())
-    loop.to_the_end(share(None))
+    loop.to_the_end(hear())
     if loop.down is not None:
         message_facts(simulation, loop.down)
     return {}

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from fedcef.algorithms.algorithm import State
+from fedcef.core.round import POPULATION
 from fedcef.core.training import StoreOptions
 from fedcef.simulation.client_states import ClientStates, Table
 from fedcef.simulation.stores.coded import Coded
@@ -50,7 +51,8 @@ class Store:
         name, code = self.options.name, self.options.code
         row = sum(vector.nbytes for vector in state.values())
         on_gpu = any(vector.is_cuda for vector in state.values())
-        plain = code == "exact" and (self.everyone or on_gpu or num_clients * row <= _SMALL_TABLE)
+        small = num_clients <= POPULATION and num_clients * row <= _SMALL_TABLE
+        plain = code == "exact" and (self.everyone or on_gpu or small)
         if name == "table" or (name == "auto" and plain):
             return Table.start(state, num_clients)
         if name == "disk":

@@ -95,7 +95,7 @@ def frame_nbytes(message: Mapping[str, Payload], contexts: Contexts = NOTHING) -
 
     A context may be one for the whole stack, (p,), or have one for each message, (..., p).
     """
-    sizes = [name_nbytes(name) + payload.nbytes_given(contexts.get(name)) for name, payload in message.items()]
+    sizes = [name_nbytes(name) + payload.measured(contexts.get(name)) for name, payload in message.items()]
     return sum(sizes, start=torch.tensor(FRAME.overhead))
 
 

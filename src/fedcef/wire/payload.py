@@ -74,6 +74,19 @@ class Payload(TensorTree, ABC):
         """The exact size for receivers that know the context too; it may be one for all vectors or one for each."""
         return self.nbytes()
 
+    def measured(self, context: Context | None) -> Tensor:
+        """`nbytes_given`, computed once: a cohort's messages are measured on their way up, and down in a relay.
+
+        That holds on a CPU.  On a GPU a payload may belong to a recording, which gives its tensors new values.
+        """
+        known: dict[Context | None, Tensor] = self.__dict__.setdefault("_measured", {})
+        if context in known:
+            return known[context]
+        sizes = self.nbytes_given(context)
+        if sizes.device.type == "cpu":
+            known[context] = sizes
+        return sizes
+
     def encode_given(self, context: Context | None) -> bytes:
         """The bytes for a receiver that knows the context too; as many as `nbytes_given` says."""
         return self.encode()

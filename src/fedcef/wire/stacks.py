@@ -9,6 +9,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+AT_ONCE = 2**18
+"""Entries of a stack that are measured at once."""
+
+AT_ONCE_ON_A_GPU = 2**26
+"""The same on a GPU, which has no use for small pieces."""
+
 
 class TensorTree:
     """A dataclass whose fields are tensors, trees of them, tuples of such, or plain numbers."""
@@ -26,6 +32,20 @@ class TensorTree:
 def for_each_vector(size: int, stack: Tensor) -> Tensor:
     """The same size for all vectors of a stack (..., k): int64 (...)."""
     return torch.full(stack.shape[:-1], size, dtype=torch.int64, device=stack.device)
+
+
+def in_pieces(compute: Callable[..., Iterable[Tensor]], *stacks: Tensor) -> list[Tensor]:
+    """compute(*stacks), (..., *) each, for some vectors of the stacks (..., k), (..., *) at a time.
+
+    So what is computed on the way takes bounded memory, and on a CPU stays in its caches.
+    """
+    lead, size = stacks[0].shape[:-1], stacks[0].shape[-1]
+    rows = max(1, (AT_ONCE if stacks[0].device.type == "cpu" else AT_ONCE_ON_A_GPU) // max(1, size))
+    if lead.numel() <= rows:
+        return list(compute(*stacks))
+    split = [torch.split(stack.flatten(0, len(lead) - 1), rows) for stack in stacks]
+    pieces = [compute(*some) for some in zip(*split, strict=True)]
+    return [torch.cat(results).unflatten(0, lead) for results in zip(*pieces, strict=True)]  # type: ignore[no-untyped-call]
 
 
 def sum_in_order(vectors: Iterable[Tensor]) -> Tensor:

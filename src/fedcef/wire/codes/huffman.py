@@ -25,21 +25,24 @@ def code_lengths(counts: Tensor) -> Tensor:
 
     Merges the two nodes with the smallest (weight, number) until one is left; a merged node keeps the number of the
     first.  A symbol that is alone gets a codeword of one bit.
+
+    A set of symbols, and all their lengths, are one number each, with four bits for a symbol.
     """
     number = torch.arange(counts.shape[-1], device=counts.device)
-    node = number.expand(counts.shape)  # the node that each symbol is part of
     key = torch.where(counts > 0, counts * MAX_SYMBOLS + number, _ABSENT)  # of each node: weight and number in one
-    lengths = torch.zeros_like(counts)
+    members = (1 << 4 * number).expand(counts.shape)  # of each node
+    lengths = torch.zeros_like(key[..., :1])
     for _ in range(counts.shape[-1] - 1):
-        first = key.amin(-1, keepdim=True)
-        second = torch.where(key == first, _ABSENT, key).amin(-1, keepdim=True)
-        a, b = first % MAX_SYMBOLS, second % MAX_SYMBOLS
+        first, a = key.min(-1, keepdim=True)
+        key = key.scatter(-1, a, _ABSENT)
+        second, b = key.min(-1, keepdim=True)
         merge = second < _ABSENT
-        lengths = lengths + (merge & ((node == a) | (node == b)))
-        node = torch.where(merge & (node == b), a, node)
-        merged = torch.where(number == a, first + second - b, torch.where(number == b, _ABSENT, key))
-        key = torch.where(merge, merged, key)
-    return torch.where(counts > 0, lengths.clamp(min=1), 0)
+        b = torch.where(merge, b, a)
+        merged = members.gather(-1, a) | members.gather(-1, b)
+        lengths = lengths + merged * merge
+        members = members.scatter(-1, a, merged)
+        key = key.scatter(-1, b, _ABSENT).scatter(-1, a, torch.where(merge, first + second - b, first))
+    return torch.where(counts > 0, (lengths >> 4 * number & MAX_LENGTH).clamp(min=1), 0)
 
 
 def codewords(lengths: list[int]) -> list[int]:

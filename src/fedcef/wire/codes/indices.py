@@ -12,6 +12,7 @@ device; the encoder follows the same plan, so the two cannot disagree.
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from fedcef.wire.codes.rice import (
     rice_bytes,
 )
 from fedcef.wire.reader import Reader, WireError
+from fedcef.wire.stacks import in_pieces
 
 RAW, BITMAP, RICE, GROUPED = range(4)
 
@@ -63,12 +65,13 @@ def gaps_of_mask(mask: Tensor) -> Tensor:
 
 def plan(gaps: Tensor, count: Tensor, dim: int) -> Plan:
     """Gaps (..., m), of which the first `count` (...) belong to entries and the others are zero -> sizes and codes."""
+    return Plan(*in_pieces(partial(_plan, dim=dim), gaps, count))
+
+
+def _plan(gaps: Tensor, count: Tensor, dim: int) -> Plan:
     rice, grouped = best_parameter(gaps, count, dim), best_group_parameters(gaps, count)
-    nbytes, code = 4 * count, torch.full_like(count, RAW)
-    others = (BITMAP, torch.full_like(count, bytes_for(dim))), (RICE, rice.nbytes), (GROUPED, grouped.nbytes)
-    for other, size in others:
-        code = torch.where(size < nbytes, other, code)
-        nbytes = torch.minimum(size, nbytes)
+    bitmap = torch.full_like(count, bytes_for(dim))
+    nbytes, code = torch.stack([4 * count, bitmap, rice.nbytes, grouped.nbytes], dim=-1).min(-1)  # the first on a tie
     return Plan(_CODE.size + nbytes, code, rice.chosen, grouped.chosen)
 
 

@@ -33,6 +33,7 @@ GROUP = 128
 _WINDOW = range(-4, 2)  # parameters tried, around floor(log2(dim / count)); low ones are for clusters
 _GROUP_WINDOW = range(-2, 2)  # parameters tried for a group, around floor(log2(its mean gap))
 _PARAMETER_BITS = 5
+_AT_ONCE = 2**16  # gaps of a stack
 _RICE = struct.Struct("<BI")  # parameter, bytes of the unary stream
 _GROUPED = struct.Struct("<I")  # bytes of the unary stream
 
@@ -49,15 +50,11 @@ def best_parameter(gaps: Tensor, count: Tensor, dim: int) -> Parameters:
 
     Gaps are (..., m), of which the first `count` (...) belong to entries and the others are zero.
     """
-    centre = _floor_log2(dim // count.clamp(min=1))
-    best, size = centre, torch.full_like(count, 2**62)
-    for offset in _WINDOW:
-        parameter = (centre + offset).clamp(0, MAX_RICE)
-        unary_bits = count + (gaps >> parameter.unsqueeze(-1)).sum(-1)
-        other = _RICE.size + (unary_bits + 7) // 8 + (count * parameter + 7) // 8
-        best = torch.where(other < size, parameter, best)
-        size = torch.minimum(other, size)
-    return Parameters(size, best)
+    tried = _around(_floor_log2(dim // count.clamp(min=1)), _WINDOW)
+    count = count.unsqueeze(-1)
+    sizes = _RICE.size + (count + _quotients(gaps, tried) + 7) // 8 + (count * tried + 7) // 8
+    nbytes, which = sizes.min(-1, keepdim=True)
+    return Parameters(nbytes.squeeze(-1), tried.gather(-1, which).squeeze(-1))
 
 
 def best_group_parameters(gaps: Tensor, count: Tensor) -> Parameters:
@@ -67,18 +64,13 @@ def best_group_parameters(gaps: Tensor, count: Tensor) -> Parameters:
     grouped = torch.nn.functional.pad(gaps, (0, padding)).reshape(*gaps.shape[:-1], groups, GROUP)
     first = torch.arange(groups, device=gaps.device) * GROUP
     sizes = (count.unsqueeze(-1) - first).clamp(0, GROUP)  # (..., groups)
-    centre = _floor_log2(grouped.sum(-1) // sizes.clamp(min=1))
-    best, unary, bits = centre, torch.zeros_like(sizes), torch.full_like(sizes, 2**62)
-    for offset in _GROUP_WINDOW:
-        parameter = (centre + offset).clamp(0, MAX_RICE)
-        zeros = (grouped >> parameter.unsqueeze(-1)).sum(-1)
-        other = zeros + sizes * parameter
-        best, unary = torch.where(other < bits, parameter, best), torch.where(other < bits, zeros, unary)
-        bits = torch.minimum(other, bits)
-    unary_bits = count + unary.sum(-1)
-    low_bits = (sizes * best).sum(-1)
+    tried = _around(_floor_log2(grouped.sum(-1) // sizes.clamp(min=1)), _GROUP_WINDOW)  # (..., groups, tried)
+    bits, which = (_quotients(grouped, tried) + sizes.unsqueeze(-1) * tried).min(-1, keepdim=True)
+    best = tried.gather(-1, which).squeeze(-1)
+    low_bits = sizes * best
+    unary_bits = count + (bits.squeeze(-1) - low_bits).sum(-1)
     parameter_bits = (count + GROUP - 1) // GROUP * _PARAMETER_BITS
-    streams = [(bits + 7) // 8 for bits in (parameter_bits, unary_bits, low_bits)]
+    streams = [(bits + 7) // 8 for bits in (parameter_bits, unary_bits, low_bits.sum(-1))]
     return Parameters(_GROUPED.size + streams[0] + streams[1] + streams[2], best)
 
 
@@ -150,7 +142,19 @@ def _read_unary(reader: Reader, size: int, count: int, dim: int, parameter: int)
     return ends
 
 
+def _around(centre: Tensor, window: range) -> Tensor:
+    """The parameters that are tried around (...), ascending: (..., tried)."""
+    offsets = torch.arange(window.start, window.stop, device=centre.device)
+    return (centre.unsqueeze(-1) + offsets).clamp(0, MAX_RICE)
+
+
+def _quotients(gaps: Tensor, parameters: Tensor) -> Tensor:
+    """Σ_j ⌊g_j / 2^b⌋ over gaps (..., m) for each parameter b: (..., tried); many gaps are shifted by one at a time."""
+    if gaps.numel() <= _AT_ONCE:
+        return (gaps.unsqueeze(-2) >> parameters.unsqueeze(-1)).sum(-1)
+    return torch.stack([(gaps >> b).sum(-1) for b in parameters.unsqueeze(-1).unbind(-2)], dim=-1)
+
+
 def _floor_log2(numbers: Tensor) -> Tensor:
     """⌊log₂ n⌋ in exact integers, 0 for n = 0; n is below 2^32."""
-    powers = torch.arange(1, MAX_RICE + 1, device=numbers.device)
-    return (numbers.unsqueeze(-1) >> powers > 0).sum(-1)
+    return torch.frexp(numbers.double()).exponent.clamp(min=1) - 1

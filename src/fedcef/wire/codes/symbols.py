@@ -19,7 +19,7 @@ from torch import Tensor
 from fedcef.wire.codes.bits import bytes_for, pack_fixed, unpack_fixed
 from fedcef.wire.codes.huffman import MAX_SYMBOLS, code_lengths, decode_symbols, encode_symbols
 from fedcef.wire.reader import Reader, WireError
-from fedcef.wire.stacks import for_each_vector
+from fedcef.wire.stacks import for_each_vector, in_pieces
 
 PACKED, HUFFMAN = range(2)
 
@@ -63,7 +63,7 @@ def plan(symbols: Tensor, alphabet: Alphabet) -> Plan:
     packed = for_each_vector(alphabet.packed_nbytes(symbols.shape[-1]), symbols)
     if alphabet.size > MAX_SYMBOLS:
         return Plan(_CODING.size + packed, torch.full_like(packed, PACKED), packed)
-    counts = _counts(_combined(symbols, alphabet), alphabet.tuples)
+    (counts,) = in_pieces(lambda some: [_counts(_combined(some, alphabet), alphabet.tuples)], symbols)
     lengths = code_lengths(counts)
     stream = ((counts * lengths).sum(-1) + 7) // 8
     huffman = _lengths_size(alphabet) + _LENGTH.size + stream

@@ -12,6 +12,7 @@ from fedcef.wire.context import Context
 from fedcef.wire.forms.dense import Dense
 from fedcef.wire.forms.sparse import CHECKSUM, Sparse, sparse_nbytes
 from fedcef.wire.payload import Payload
+from fedcef.wire.stacks import in_pieces
 from fedcef.wire.values.values import Floats, largest_of
 
 _PATTERNS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -47,14 +48,11 @@ class Nonzeros(Payload):
         if self.vector.ndim == 1 and self.vector.device.type == "cpu":  # nobody waits for a count
             return torch.minimum(self._sparse().nbytes_given(context), dense)
         mask = self._mask()
-        count = mask.sum(-1)
-        values = count * self.vector.dtype.itemsize
-        plain = torch.minimum(sparse_nbytes(values, gaps_of_mask(mask), count, self.dim), dense)
+        plain = torch.minimum(self._sparse_nbytes(mask), dense)
         if context is None:
             return plain
         context.require_dim(self.dim)
-        gaps = gaps_of_mask(context.in_order(mask))
-        return torch.minimum(plain, CHECKSUM.size + sparse_nbytes(values, gaps, count, self.dim))
+        return torch.minimum(plain, CHECKSUM.size + self._sparse_nbytes(context.in_order(mask)))
 
     def paper_nbytes(self) -> Tensor:
         """8 bytes an entry that is sent, or 4 for each entry if that is less."""
@@ -76,6 +74,15 @@ class Nonzeros(Payload):
         sparse = self._sparse()
         shorter = sparse.nbytes_given(context) < dense.nbytes()
         return sparse.encode_given(context) if shorter else dense.encode()
+
+    def _sparse_nbytes(self, mask: Tensor) -> Tensor:
+        """The size of a sparse form with entries of the vector's type where the mask (..., p) says."""
+
+        def compute(mask: Tensor) -> list[Tensor]:
+            count = mask.sum(-1)
+            return [sparse_nbytes(count * self.vector.dtype.itemsize, gaps_of_mask(mask), count, self.dim)]
+
+        return in_pieces(compute, mask)[0]
 
     def _sparse(self) -> Sparse:
         indices = self._mask().nonzero().squeeze(-1)

@@ -46,7 +46,7 @@ class Relay(Payload):
 
     def nbytes_given(self, context: Context | None) -> Tensor:
         """The head, the factor and the parts, all with the same context."""
-        return HEAD.size + _FIELDS.size + self.parts.nbytes_given(context).sum()
+        return HEAD.size + _FIELDS.size + self.parts.measured(context).sum()
 
     def paper_nbytes(self) -> Tensor:
         """The sum over the parts."""

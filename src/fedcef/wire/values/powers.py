@@ -24,7 +24,7 @@ from fedcef.wire.codes.bits import (
 )
 from fedcef.wire.codes.symbols import Alphabet, encode_symbols_of, plan, read_symbols
 from fedcef.wire.reader import Reader, WireError
-from fedcef.wire.stacks import for_each_vector
+from fedcef.wire.stacks import for_each_vector, in_pieces
 from fedcef.wire.values.values import POWERS, Values
 
 FIXED, RICE, HUFFMAN = range(3)
@@ -129,6 +129,10 @@ class Powers(Values):
 
     def _plan(self) -> tuple[Tensor, Tensor, Tensor]:
         """Size without the coding's byte, coding and Rice parameter, (...); the first of several that are as short."""
+        size, coding, parameter = in_pieces(lambda some: Powers(some)._planned(), self.codes)
+        return size, coding, parameter
+
+    def _planned(self) -> tuple[Tensor, Tensor, Tensor]:
         count = self.shape[-1]
         _, _, steps = self._steps()
         size = for_each_vector(bytes_for(9 * count), steps)

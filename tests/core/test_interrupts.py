@@ -10,9 +10,14 @@ from fedcef.core.interrupts import uninterrupted
 
 def test_an_interrupt_waits_for_the_end_of_the_block():
     steps = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        os.kill(os.getpid(), signal.SIGINT)
-        steps.append("the rest of the block")
+
+    def block():
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("the rest of the block")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
     assert steps == ["the rest of the block"]
 
 

@@ -93,7 +93,7 @@ SECTIONS = "rounds, seed, clients_per_round, batch_size"
         ("clip_norm=-1", "clip_norm is -1; it must be greater than or equal to 0."),
         ("batch_size=-1", "batch_size is -1; it must be greater than or equal to 0."),
         ("weighting=equal", "weighting is 'equal'; it must be 'uniform' or 'samples'."),
-        ("oracle=fast", "oracle is 'fast'; it must be 'auto', 'loop', 'stacked' or 'batched'."),
+        ("oracle=fast", "oracle is 'fast'; it must be 'auto', 'loop', 'stacked', 'batched' or 'layered'."),
         ("precision=half", "precision is 'half'; it must be 'float32', 'float64', 'tf32' or 'bfloat16'."),
         ("name=5", "name is 5; it must be a valid string."),
         ("rounds.name=3", "rounds is a single value and has no name."),
@@ -103,7 +103,7 @@ SECTIONS = "rounds, seed, clients_per_round, batch_size"
         ("eval.every=0", "eval.every is 0; it must be greater than or equal to 1."),
         (
             "eval.evry=3",
-            "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.optimum, eval.metrics.  "
+            "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.clients, eval.optimum, eval.metrics.  "
             "Did you mean eval.every?",
         ),
         ("compare=3", "compare is 3; it must be a valid tuple."),

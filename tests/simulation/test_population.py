@@ -41,7 +41,7 @@ def test_cohorts_are_distinct_ascending_and_repeatable(size):
 
 
 def test_everyone_is_drawn_alike():
-    """Of 2,000 cohorts of 100 out of 20,000, each of 20 stretches of clients gets a twentieth: chi-square, 19 degrees."""
+    """Of 2,000 cohorts of 100 out of 20,000, each of 20 stretches gets a twentieth: chi-square, 19 degrees."""
     keys = [rng.fold(rng.seed_key(9), t) for t in range(2000)]
     counts = torch.cat([draw_cohort(key, 20_000, 100) for key in keys]).div(1000, rounding_mode="floor").bincount()
     expected = 2000 * 100 / 20

@@ -30,7 +30,7 @@ TRUNK = [
 ]
 """From the lowest layer up; a package imports only from layers below its own."""
 ENGINES = [{"deployment"}, {"flower"}]
-FACES = {"python", "report", "watch", "trackers", "export", "theory", "estimators"}
+FACES = {"clients", "python", "report", "watch", "trackers", "export", "theory", "estimators"}
 """Packages for people; they may import one another, without a circle, and none of them the engines."""
 
 

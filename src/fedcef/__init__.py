@@ -19,16 +19,15 @@ __version__ = "0.1.0"
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
 _LINES = [line for line in _STUB.body if isinstance(line, ast.ImportFrom)]
 _HOME = {alias.name: line.module or "" for line in _LINES for alias in line.names}
-_PACKAGES = ("fedcef", "fedcef.problems")  # the homes of packages
 # `*` brings neither packages nor the estimators, which need scikit-learn
-__all__ = [name for name, home in _HOME.items() if home not in (*_PACKAGES, "fedcef.estimators")]
+__all__ = [name for name, home in _HOME.items() if home not in ("fedcef", "fedcef.estimators")]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'fedcef' has no attribute {name!r}")
-    if _HOME[name] in _PACKAGES:
-        return import_module(f"{_HOME[name]}.{name}")
+    if _HOME[name] == "fedcef":
+        return import_module(f"fedcef.{name}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)  # from now on without this function
     return value
 

@@ -1,6 +1,7 @@
 """The names that `fedcef` offers and where they live: type checkers read them here, and so does `__init__.py`."""
 
 from fedcef import algorithms as algorithms
+from fedcef import clients as clients
 from fedcef import compressors as compressors
 from fedcef import estimators as estimators
 from fedcef import problems as problems
@@ -24,7 +25,6 @@ from fedcef.core.errors import ProblemError as ProblemError
 from fedcef.core.training import Training as Training
 from fedcef.estimators import FederatedLasso as FederatedLasso
 from fedcef.estimators import FederatedLogisticRegression as FederatedLogisticRegression
-from fedcef.problems import clients as clients
 from fedcef.problems.problem import Problem as Problem
 from fedcef.problems.problem import Samples as Samples
 from fedcef.python.history import History as History

@@ -31,12 +31,12 @@ def test_using_it_loads_torch_and_nothing_optional():
 
 
 def test_every_name_is_there_and_nothing_else():
-    packages = {name for name, home in fedcef._HOME.items() if home in fedcef._PACKAGES}
+    packages = {name for name, home in fedcef._HOME.items() if home == "fedcef"}
     estimators = {"FederatedLasso", "FederatedLogisticRegression"}
     for name in set(fedcef._HOME) - packages:
         assert getattr(fedcef, name).__name__ == name
     for package in packages:
-        assert getattr(fedcef, package) is import_module(f"{fedcef._HOME[package]}.{package}")
+        assert getattr(fedcef, package) is import_module(f"fedcef.{package}")
     assert set(fedcef.__all__) == set(fedcef._HOME) - packages - estimators
     assert set(dir(fedcef)) == {"__version__", *fedcef._HOME}
     assert {"run", "Training", "FedCEF", "L1", "TopK", "Problem", "regularizers", "clients"} | estimators <= set(dir(fedcef))

@@ -112,9 +112,9 @@ def test_a_function_that_fails():
         ([[0, 1], [-1]], "Client 1 holds sample -1, which does not exist"),
         ([[0, 1], []], "The data of client 1 is empty; leave the client out or give it samples."),
         ([], "The data of client 0 is empty"),
-        ([[0.5]], "The indices are of the type torch.float32; they must be numbers of samples, 0, 1, 2, …."),
+        ([[0.5]], "The indices are of the type float64; they must be numbers of samples, 0, 1, 2, …."),
         (3, "The indices must be one sequence of sample numbers for each client"),
-        ([["a"]], "The indices must be one sequence of sample numbers for each client"),
+        ([["a"]], "The indices are of the type <U1; they must be numbers of samples"),
     ],
 )
 def test_indices_that_are_none(indices, sentence):

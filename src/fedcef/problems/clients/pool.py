@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -126,20 +127,24 @@ def from_arrays(inputs: Any, targets: Any, indices: Sequence[Any] | Tensor) -> C
 def read_indices(indices: Sequence[Any] | Tensor, samples: int) -> tuple[Tensor, Tensor]:
     """Lists of sample numbers as one tensor, client after client, and how long each of them is."""
     try:
-        if isinstance(indices, Tensor) and indices.ndim == 2:
-            order, sizes = indices.flatten(), torch.full((len(indices),), indices.shape[1])
+        if isinstance(indices, Tensor | np.ndarray) and indices.ndim == 2:
+            order, sizes = np.asarray(indices).reshape(-1), np.full(len(indices), indices.shape[1])
         else:
-            parts = [torch.as_tensor(part) for part in indices]
-            sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64)
-            order = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
-    except (TypeError, ValueError, RuntimeError) as error:
+            parts = [np.asarray(part) for part in indices]
+            sizes = np.array([len(part) for part in parts], dtype=np.int64)
+            order = np.concatenate(parts) if sizes.sum() else np.zeros(0)
+    except (TypeError, ValueError) as error:
         raise ProblemError(f"The indices must be one sequence of sample numbers for each client: {error}") from error
-    if not len(sizes) or not int(sizes.min()):
-        empty = int(sizes.argmin()) if len(sizes) else 0
+    if not sizes.size or not sizes.min():
+        empty = int(sizes.argmin()) if sizes.size else 0
         raise ProblemError(f"The data of client {empty} is empty; leave the client out or give it samples.")
-    if order.is_floating_point() or order.dtype == torch.bool:
+    if order.dtype.kind not in "iu":
         raise ProblemError(f"The indices are of the type {order.dtype}; they must be numbers of samples, 0, 1, 2, ….")
-    order = order.to(torch.int64)
+    return _checked(torch.from_numpy(order.astype(np.int64)), torch.from_numpy(sizes), samples)
+
+
+def _checked(order: Tensor, sizes: Tensor, samples: int) -> tuple[Tensor, Tensor]:
+    """The lists, if all samples exist."""
     outside = ((order < 0) | (order >= samples)).nonzero()
     if len(outside):
         client = int(torch.searchsorted(sizes.cumsum(0), outside[0], right=True))

@@ -103,8 +103,8 @@ SECTIONS = "rounds, seed, clients_per_round, batch_size"
         ("eval.every=0", "eval.every is 0; it must be greater than or equal to 1."),
         (
             "eval.evry=3",
-            "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.clients, eval.optimum, eval.metrics.  "
-            "Did you mean eval.every?",
+            "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.clients, eval.optimum, "
+            "eval.metrics.  Did you mean eval.every?",
         ),
         ("compare=3", "compare is 3; it must be a valid tuple."),
         ("compare=[{set={}}]", "The setting compare.0.label is missing."),

@@ -95,7 +95,7 @@ class Algorithm(ABC):
 
     asynchronous: ClassVar[bool] = False
     """Whether the server may step while others still work on an earlier replica: clients send a change of the model
-    that they were handed, keep nothing that the server has a copy or a sum of, and it needs only the mean of changes."""
+    that they were handed and keep nothing that the server has a copy or a sum of, and the mean is all it needs."""
 
     hears_the_end: ClassVar[bool] = False
     """Whether, of a cohort, the participants must be told how their round ended, by `settled`; that is counted, too."""

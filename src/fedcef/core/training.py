@@ -121,8 +121,8 @@ class Evaluation(BaseModel):
     train_samples: NotNegative = 0
     """How many training samples the loss and the gradient are taken on; 0 = all, as in the simulator's last round."""
     clients: NotNegative = 0
-    """How many clients the loss and the gradient are taken over, always the same ones; 0 = all, or 1,000 where there are
-    more than 16,384."""
+    """How many clients the loss and the gradient are taken over, always the same ones; 0 = all, or 1,000 where there
+    are more than 16,384."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
     metrics: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
@@ -157,8 +157,8 @@ class Training(Options):
     batch_size: NotNegative = 64
     """Samples of a local step; 0 = all of a client's samples: exact gradients."""
     batches: Batches = "drawn"
-    """How they are chosen: drawn with replacement, or in epochs: within a round a client goes through all its samples in
-    a random order, then in another."""
+    """How they are chosen: drawn with replacement, or in epochs: within a round a client goes through all its samples
+    in a random order, then in another."""
     clip_norm: Annotated[NonNegative, BeforeValidator(_none_is_zero)] = 0.0
     """Largest norm of a client's minibatch gradient; 0 = off."""
     weighting: Weighting = "uniform"
@@ -190,8 +190,8 @@ class Training(Options):
     cohort_chunk: NotNegative = 0
     """How many of a cohort's clients are in memory at a time; 0 = all.  Results do not depend on it."""
     workers: Annotated[str, AfterValidator(_known_workers)] = "auto"
-    """Who does the clients' work: this process (local), those that torchrun started (distributed), actors of Ray (ray, or
-    ray:4 for four of them).  auto is distributed under torchrun and local otherwise.  Results do not depend on it."""
+    """Who does the clients' work: this process (local), those that torchrun started (distributed), actors of Ray (ray,
+    or ray:4 for four of them).  auto is distributed under torchrun and local otherwise.  Results do not depend on it."""
     network: Network | None = None
     """What the clients' links and machines are like, for a clock in the records; None = no clock."""
 

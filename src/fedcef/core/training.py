@@ -191,7 +191,7 @@ class Training(Options):
     """How many of a cohort's clients are in memory at a time; 0 = all.  Results do not depend on it."""
     workers: Annotated[str, AfterValidator(_known_workers)] = "auto"
     """Who does the clients' work: this process (local), those that torchrun started (distributed), actors of Ray (ray,
-    or ray:4 for four of them).  auto is distributed under torchrun and local otherwise.  Results do not depend on it."""
+    or ray:4 for four of them).  auto is distributed under torchrun, local otherwise.  Results do not depend on it."""
     network: Network | None = None
     """What the clients' links and machines are like, for a clock in the records; None = no clock."""
 

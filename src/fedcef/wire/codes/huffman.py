@@ -30,7 +30,7 @@ def code_lengths(counts: Tensor) -> Tensor:
     """
     number = torch.arange(counts.shape[-1], device=counts.device)
     key = torch.where(counts > 0, counts * MAX_SYMBOLS + number, _ABSENT)  # of each node: weight and number in one
-    members = (1 << 4 * number).expand(counts.shape)  # of each node
+    members = (torch.ones_like(number) << 4 * number).expand(counts.shape)  # of each node
     lengths = torch.zeros_like(key[..., :1])
     for _ in range(counts.shape[-1] - 1):
         first, a = key.min(-1, keepdim=True)

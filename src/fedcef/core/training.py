@@ -58,6 +58,10 @@ def _one_is_a_list(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _a_name_is_a_section(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
 def _as_schedule(value: Any, info: ValidationInfo) -> Schedule:
     """A schedule from an object, a name or a section of settings."""
     section = str(info.field_name)
@@ -185,7 +189,7 @@ class Training(Options):
     is sent for it.  0 = the last round's model."""
     eval: Evaluation = Evaluation()
     """When the model is evaluated, and on how many samples."""
-    store: StoreOptions = StoreOptions()
+    store: Annotated[StoreOptions, BeforeValidator(_a_name_is_a_section)] = StoreOptions()
     """Where the clients' states are kept."""
     cohort_chunk: NotNegative = 0
     """How many of a cohort's clients are in memory at a time; 0 = all.  Results do not depend on it."""

@@ -14,7 +14,7 @@ from fedcef.core.network import Network
 from fedcef.core.parts import make
 from fedcef.core.precision import Precision
 from fedcef.core.schedules import Constant, Schedule
-from fedcef.core.training import Batches, OracleName, Training, Weighting
+from fedcef.core.training import Batches, OracleName, StoreOptions, Training, Weighting
 from fedcef.problems.fitting import fitted
 from fedcef.problems.problem import Problem
 from fedcef.python.folder import run_in_folder
@@ -57,6 +57,7 @@ def run(
     oracle: OracleName = "auto",
     precision: Precision = "float32",
     cuda_graphs: bool = True,
+    store: StoreOptions | Mapping[str, Any] | str = StoreOptions(),
     cohort_chunk: int = 0,
     workers: str = "auto",
     watch: Callable[[Measures], None] | None = None,
@@ -92,6 +93,7 @@ def run(
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
         cuda_graphs: Whether a GPU replays a recording of the round.
+        store: Where clients' states are kept: "table", "memory", "host" or "disk", or a section with more options.
         cohort_chunk: How many of a cohort's clients are in memory at a time; 0 = all.
         workers: Who does the clients' work: "local", "distributed" (the default under torchrun), "ray" or "ray:4".
         watch: Called with every evaluated record.
@@ -125,6 +127,7 @@ def run(
         "oracle": oracle,
         "precision": precision,
         "cuda_graphs": cuda_graphs,
+        "store": store,
         "cohort_chunk": cohort_chunk,
         "workers": workers,
         "snapshot_every": snapshot_every,

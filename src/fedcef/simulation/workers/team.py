@@ -54,6 +54,8 @@ class Team:
         self._devices: Any = None  # the group in which tensors go from GPU to GPU
         self._device = _HOST
         self._interrupted = 0.0  # when
+        self.is_together = False
+        """Whether this is within `together`."""
 
     @property
     def is_first(self) -> bool:
@@ -198,11 +200,12 @@ def together() -> Iterator[Team | None]:
     Only the first one that fails raises the error; the others raise `EndedElsewhere`.
     """
     mine = team()
-    if mine is None:
-        yield None
+    if mine is None or mine.is_together:
+        yield mine
         return
     with mine.interruptible():
         try:
+            mine.is_together = True
             yield mine
         except EndedElsewhere:
             raise
@@ -211,6 +214,8 @@ def together() -> Iterator[Team | None]:
             if (first := mine.fail(sentence)) != mine.rank:
                 raise EndedElsewhere(sentence, first) from error
             raise
+        finally:
+            mine.is_together = False
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The Python on the pages runs, and prints what they say."""
 
 import re
+import tomllib
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import pairwise
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from fedcef.runs.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -59,6 +62,26 @@ def test_choosing_lambda():
     found = list(names["found"].values())
     assert found[0] == 0  # at λ_max nothing is left
     assert found == sorted(found)  # and the less λ, the more
+
+
+def test_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pairs, names = outputs("data.md")
+    assert [(printed, said) for printed, said in pairs if printed] == [(said, said) for _, said in pairs if said]
+    assert names["history"]["train_loss"][-1] < names["history"]["train_loss"][0]
+    for name, count in {
+        "million": 10**6,
+        "files": 30,
+        "numbered": 30,
+        "pairs": 3,
+        "shared": 3,
+        "population": 10**6,
+    }.items():
+        assert names[name].num_clients == count
+    assert len(names["population"].samples(999_999)) == 50
+    settings = [tomllib.loads(text) for language, text in blocks("data.md") if language == "toml"]
+    (drawn,) = [table for table in settings if table.get("data", {}).get("partition") == "drawn"]
+    assert len(Settings(**drawn).build_problem().client_samples(999_999)) == 50
 
 
 @pytest.mark.parametrize("page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md"])

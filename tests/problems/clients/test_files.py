@@ -132,6 +132,14 @@ def test_rows_that_hold_arrays_or_tensors():
         clients.from_hugging_face(rows, "user", "x", "y").samples(0)
 
 
+def test_rows_that_hold_pictures():
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    rows = Rows({"user": [0, 0], "x": [image.fromarray(picture) for picture in pixels], "y": [0, 1]})
+    data = clients.from_hugging_face(rows, "user", "x", "y", transform=lambda x, y: (x.float() / 255, y))
+    assert torch.equal(data.samples(0).inputs, torch.from_numpy(pixels).float() / 255)
+
+
 def test_rows_that_are_none():
     with refused("dict is no datasets.Dataset; choose a split, and load it without streaming."):
         clients.from_hugging_face({"train": []}, "user", "x", "y")

@@ -1,5 +1,10 @@
 """fedcef data show: the deal of a run, in a terminal of 80 columns and as a picture."""
 
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -38,6 +43,17 @@ def test_a_data_set_with_the_default_deal(show):
     )
     assert row(out, "samples")[-1] == "144"
     assert sum(int(row(out, str(client))[-2]) for client in range(10)) == 1437  # the table client by client
+
+
+def test_the_page_shows_what_is_printed(show):
+    page = (Path(__file__).parents[2] / "docs" / "partitions.md").read_text("utf-8")
+    command, said = re.search(r"```sh\nfedcef data show (.*?)\n```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    assert [line.rstrip() for line in show(*command.split()).splitlines()] == said.splitlines()
+    python, said = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(python, {})
+    assert printed.getvalue() == said
 
 
 def test_it_is_the_deal_of_the_run(show):

@@ -1,5 +1,6 @@
 """What a CUDA graph of a round relies on: nothing reads a value back, and replaying it is the same as doing it."""
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedcef import clients
 from fedcef.algorithms import ALGORITHMS, FedCEF
 from fedcef.compressors import COMPRESSORS, TopK
 from fedcef.core.layout import Layout
@@ -17,6 +19,7 @@ from fedcef.core.training import Training
 from fedcef.optimizers import Momentum, Yogi
 from fedcef.oracles.oracle import make_oracle
 from fedcef.problems.augment import CropFlip
+from fedcef.problems.client_data import PooledData
 from fedcef.problems.lasso import Linear, lasso
 from fedcef.problems.models import MODELS
 from fedcef.problems.problem import Problem, Samples
@@ -50,14 +53,23 @@ def faked(tensor):
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=DEVICE)
 
 
+def fake_data(data):
+    """The same source with all its tensors on a GPU that is not there."""
+    fake = copy(data)
+    for name, value in vars(data).items():
+        if isinstance(value, Samples):
+            fake.__dict__[name] = Samples(faked(value.inputs), faked(value.targets))
+        elif isinstance(value, torch.Tensor):
+            fake.__dict__[name] = faked(value)
+    return fake
+
+
 def fake_problem():
     """The problem on a GPU that is not there: shapes and devices without values."""
     return replace(
         PROBLEM,
         model=FakeLinear(faked(PROBLEM.z0)),
-        train=Samples(faked(PROBLEM.train.inputs), faked(PROBLEM.train.targets)),
-        starts=faked(PROBLEM.starts),
-        sizes=faked(PROBLEM.sizes),
+        data=fake_data(PROBLEM.data),
         z0=faked(PROBLEM.z0),
         truth=None,
     )
@@ -159,9 +171,7 @@ def network_without_values(sizes, *layers):
     return Problem(
         model=model,
         loss=torch.nn.functional.cross_entropy,
-        train=Samples(inputs, targets),
-        starts=known.cumsum(0) - known,
-        sizes=known,
+        data=PooledData(Samples(inputs, targets), known.cumsum(0) - known, known),
         test=None,
         regularizer=L1(0.05),
         layout=layout,
@@ -190,15 +200,28 @@ DROPPING = torch.nn.Linear(6, 8), torch.nn.Dropout(0.4), torch.nn.ReLU(), torch.
 def test_dropout_reads_nothing_back(oracle, cohort, monkeypatch):
     monkeypatch.setattr("fedcef.oracles.loop.cores", lambda: 1)  # the guard is this thread's
     problem = network_without_values((5, 5, 5), *DROPPING)
-    on_device = replace(problem, starts=faked(problem.starts), sizes=faked(problem.sizes))
+    on_device = replace(problem, data=fake_data(problem.data))
     gradients_without_values(on_device, batch_size=4, oracle=oracle, clients_per_round=cohort)
 
 
 @pytest.mark.parametrize("cohort", [0, 2])
 def test_epochs_read_nothing_back(cohort):
     problem = network_without_values((5, 2, 9), torch.nn.Linear(6, 3))
-    on_device = replace(problem, starts=faked(problem.starts), sizes=faked(problem.sizes))
+    on_device = replace(problem, data=fake_data(problem.data))
     gradients_without_values(on_device, batch_size=4, batches="epochs", clients_per_round=cohort)
+
+
+@pytest.mark.parametrize("batch_size", [0, 4])
+@pytest.mark.parametrize("kind", ["drawn", "from_arrays"])
+def test_clients_of_a_pool_read_nothing_back(kind, batch_size):
+    pool = torch.zeros(12, 6), torch.arange(12) % 3
+    made = {
+        "drawn": lambda: clients.drawn(*pool, num_clients=5, size=4),
+        "from_arrays": lambda: clients.from_arrays(*pool, [[0, 1], [5, 2]]),
+    }
+    problem = network_without_values((4, 4), torch.nn.Linear(6, 3))
+    on_device = replace(problem, data=fake_data(made[kind]()))
+    gradients_without_values(on_device, batch_size=batch_size, clients_per_round=2)
 
 
 def test_full_batches_of_unequal_clients_read_nothing_back_if_all_take_part(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -72,16 +71,13 @@ class IndexedData(PoolData):
         """`order` holds client 0's numbers first, then client 1's, and so on."""
         super().__init__(pool)
         self.order, self.sizes, self.starts = order, sizes, sizes.cumsum(0) - sizes
+        self._largest = int(sizes.max())  # now: within a round a GPU would be waited for
+        self.equal_sizes = int(sizes.min()) == self._largest
 
-    @cached_property
+    @property
     def largest(self) -> int:
         """The size of the largest client."""
-        return int(self.sizes.max())
-
-    @cached_property
-    def equal_sizes(self) -> bool:  # type: ignore[override]
-        """Whether all clients have equally many samples."""
-        return bool((self.sizes == self.sizes[:1]).all())
+        return self._largest
 
     def numbers(self, clients: Tensor, rows: Tensor) -> Tensor:
         """Read from the lists."""

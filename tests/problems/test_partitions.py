@@ -1,3 +1,4 @@
+import tomllib
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from fedcef.core import rng
 from fedcef.core.errors import ConfigError
 from fedcef.problems.data.partitions import PARTITIONS, Deal, deal, partition
 from fedcef.problems.data.partitions.sizes import proportional
+from fedcef.runs.experiments import load_settings
 
 TARGETS = torch.arange(2000) % 10
 COLUMN = torch.arange(2000) // 7 % 20
@@ -373,3 +375,12 @@ def slow_shards(targets, num_clients, seed, classes_per_client):
 def test_a_hopeless_dirichlet_deal_is_given_up_early():
     with pytest.raises(ConfigError, match=r"in 20 draws of Dirichlet\(0.1\) .* fewer than 10 samples"):
         partition("dirichlet", torch.arange(20_000) % 10, 2000, seed=0, alpha=0.1)
+
+
+def test_a_run_writes_the_options_of_its_own_partition():
+    """A run dealt in one of the first three ways writes what it always wrote."""
+    always = {"name", "partition", "alpha", "min_size", "classes_per_client", "augment"}
+    more = {"dirichlet": set(), "lognormal": {"sigma", "labels"}, "zipf": {"exponent", "labels"}}
+    for name, options in more.items():
+        table = tomllib.loads(load_settings("demo", [f"data.partition={name}"]).to_toml())["data"]
+        assert set(table) == always | options

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedcef import Problem
-from fedcef.problems.clients import drawn, from_arrays, from_function
+from fedcef.clients import drawn, from_arrays, from_function
 from fedcef.problems.counting import MOST_READ, count_holdings
 from fedcef.problems.holdings import LEVELS, LISTED, Holdings
 

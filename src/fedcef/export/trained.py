@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.core.rng import Purpose, normals
-from fedcef.problems.catalog import seeded_model
 from fedcef.problems.own import call
+from fedcef.problems.source import seeded_model
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.settings import IN_PYTHON, Settings

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from fedcef.core.errors import ConfigError
-from fedcef.core.parts import choose, is_path, unknown_key
+from fedcef.core.parts import choose, is_path
 from fedcef.core.ranges import Count, Positive
-from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.client_data import ClientData, PooledData
 from fedcef.problems.clients.drawn import drawn
@@ -21,21 +18,12 @@ from fedcef.problems.data.datasets import DATASETS, load
 from fedcef.problems.data.partitions import PARTITIONS, Deal, deal, options_of
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
-from fedcef.problems.models import MODELS
-from fedcef.problems.own import call
 from fedcef.problems.problem import Problem, Samples
+from fedcef.problems.source import ProblemSource, seeded_model
 from fedcef.regularizers import Zero
 
 DRAWN = "drawn"
 """The partition that deals no samples out: clients are drawn over all of them, by `fedcef.problems.clients.drawn`."""
-
-
-class ProblemSource(ABC):
-    """Options of a data section; builds the problem without its regulariser."""
-
-    @abstractmethod
-    def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
-        """The problem with so many clients; `model` is the section of that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,27 +152,6 @@ class LowRank(ProblemSource):
             noise=self.noise,
             seed=seed,
         )
-
-
-def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_classes: int, seed: int) -> nn.Module:
-    """A model by name or import path, its start drawn by torch's usual rules from a generator seeded for this run.
-
-    A function or class of the user's own is called with the shape of an input, the number of classes and the other
-    keys of the section.
-    """
-    name = section.get("name", "softmax")
-    options = {key: value for key, value in section.items() if key != "name"}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(data_key(seed, Purpose.PARAMETERS)))
-        if is_path(name):
-            model = call("model.name", name, input_shape, num_classes, **options)
-        elif options:
-            raise ConfigError(unknown_key(f"model.{min(options)}", ["model.name"]))
-        else:
-            model = MODELS[choose("model.name", name, MODELS)](input_shape, num_classes)
-    if not isinstance(model, nn.Module):
-        raise ConfigError(f"{name} returned {type(model).__name__}; it must return a torch.nn.Module.")
-    return model
 
 
 DATA: dict[str, type[ProblemSource]] = {

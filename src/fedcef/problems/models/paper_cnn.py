@@ -1,35 +1,8 @@
-"""Models for classification: name -> (input shape, number of classes) -> module.
-
-They have no buffers, so that a flat vector of their parameters is all there is to train and send.
-"""
+"""The paper's convolutional networks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
-
 from torch import Tensor, nn
-
-
-class SoftmaxRegression(nn.Sequential):
-    """One linear layer: a convex problem."""
-
-    def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(prod(input_shape), num_classes))
-
-
-class MLP(nn.Sequential):
-    """Two hidden layers of 64."""
-
-    def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
-        super().__init__(
-            nn.Flatten(),
-            nn.Linear(prod(input_shape), 64),
-            nn.ReLU(),
-            nn.Linear(64, 64),
-            nn.ReLU(),
-            nn.Linear(64, num_classes),
-        )
 
 
 class PaperCNN(nn.Module):
@@ -72,11 +45,3 @@ class Cifar10CNN(PaperCNN):
 
     def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
         super().__init__(input_shape, num_classes, blocks=((64, 64), (128, 128)), hidden=512)
-
-
-MODELS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
-    "softmax": SoftmaxRegression,
-    "mlp": MLP,
-    "mnist_cnn": MnistCNN,
-    "cifar10_cnn": Cifar10CNN,
-}

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich import box
 from rich.table import Table
@@ -142,7 +141,8 @@ def _show_counts(holdings: Holdings) -> None:
 
 def _show_meaning(holdings: Holdings) -> None:
     """How unequal sizes are, and what the other measures are."""
-    tenth = np.sort(holdings.sizes)[-max(1, len(holdings.sizes) // 10) :].sum() / max(1, holdings.total)
+    most = sorted(holdings.sizes.tolist())[-max(1, len(holdings.sizes) // 10) :]
+    tenth = sum(most) / max(1, holdings.total)
     tell(f"sizes: Gini {holdings.gini:.2f}; the largest tenth of the clients has {100 * tenth:.0f}% of the samples")
     if holdings.counts is not None:
         tell("distance: total variation of a client's labels from all labels; 0 alike, 1 apart")

@@ -24,7 +24,8 @@ def list_() -> None:
     from fedcef.compressors import COMPRESSORS
     from fedcef.core.schedules import SCHEDULES
     from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
-    from fedcef.problems.catalog import DATA
+    from fedcef.problems.catalog import DATA, DRAWN
+    from fedcef.problems.clients.drawn import drawn
     from fedcef.problems.data.datasets import DATASETS
     from fedcef.problems.data.partitions import PARTITIONS
     from fedcef.problems.models import MODELS
@@ -40,7 +41,7 @@ def list_() -> None:
         "server_update.name": {name: _line(kind) for name, kind in SERVER_UPDATES.items()},
         "data.name": {name: _line(kind) for name, kind in DATA.items()}
         | {name: info.description for name, info in DATASETS.items()},
-        "data.partition": {name: _line(kind) for name, kind in PARTITIONS.items()},
+        "data.partition": {name: _line(kind) for name, kind in PARTITIONS.items()} | {DRAWN: _line(drawn)},
         "model.name": {name: _line(kind) for name, kind in MODELS.items()},
         "experiment": shipped(),
     }

@@ -32,5 +32,15 @@ def is_small(entries: int) -> bool:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use; of those that it shares with other processes of the same run, its part."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, here // _processes)
+
+
+def share_cores(processes: int) -> None:
+    """Say that so many processes on this machine do the work of one run."""
+    global _processes
+    _processes = max(1, processes)
+
+
+_processes = 1

@@ -5,6 +5,7 @@
 | `whole.py` | all of the cohort at once, in this process |
 | `chunked.py` | some of it at a time, for cohorts that are larger than memory |
 | `distributed.py` | split over processes, on GPUs or machines of their own, by torch.distributed |
+| `on_ray.py` | split over actors of Ray, which may come and go |
 
 All give the same messages and states, to the last bit (but see `chunked.py`).
 """
@@ -15,6 +16,7 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
 from fedcef.simulation.workers.chunked import Chunked
 from fedcef.simulation.workers.distributed import Distributed
+from fedcef.simulation.workers.on_ray import OnRay
 from fedcef.simulation.workers.team import Team, team, together
 from fedcef.simulation.workers.whole import Whole
 from fedcef.simulation.workers.workers import Proposed, Workers, all_finite, commit
@@ -22,6 +24,7 @@ from fedcef.simulation.workers.workers import Proposed, Workers, all_finite, com
 __all__ = [
     "Chunked",
     "Distributed",
+    "OnRay",
     "Proposed",
     "Team",
     "Whole",
@@ -48,7 +51,7 @@ def workers_for(training: Training, given: Workers | None = None, *, chooses: bo
 
 
 def _named(training: Training) -> Workers:
-    name, _, _ = training.workers.partition(":")
+    name, _, count = training.workers.partition(":")
     processes = team()
     if processes is not None:
         if name not in ("auto", "distributed"):
@@ -62,4 +65,6 @@ def _named(training: Training) -> Workers:
             "workers is 'distributed', but this process is alone; start several by: torchrun --nproc-per-node 4 -m "
             "fedcef run …"
         )
+    if name == "ray":
+        return OnRay(int(count or 0), training.cohort_chunk)
     return Chunked(training.cohort_chunk) if training.cohort_chunk else Whole()

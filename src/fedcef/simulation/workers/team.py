@@ -30,6 +30,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedcef.core.errors import EndedElsewhere, FedcefError, RunError
+from fedcef.core.threads import share_cores
 from fedcef.simulation.workers.packing import Packed, unpacked
 from fedcef.simulation.workers.stacks import added
 
@@ -184,6 +185,7 @@ def team() -> Team | None:
         local = int(os.environ.get("LOCAL_RANK", 0))
         if local < torch.cuda.device_count():
             torch.cuda.set_device(local)  # what the device "cuda" then stands for
+        share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         dist.init_process_group("gloo", timeout=_PATIENCE)
         atexit.register(dist.destroy_process_group)
         _team = None

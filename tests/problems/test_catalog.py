@@ -19,7 +19,7 @@ def build(num_clients=3, seed=2, model=None, **section):
 
 
 def test_every_data_set_is_a_problem():
-    assert set(DATA) == {*DATASETS, "lasso", "matrix"}
+    assert set(DATA) == {*DATASETS, "lasso", "matrix", "stdlib", "text", "leaf", "tff"}
 
 
 def test_matrix_takes_its_options():

@@ -15,11 +15,14 @@ from fedcef.problems.augment import AUGMENTATIONS
 from fedcef.problems.client_data import ClientData, PooledData
 from fedcef.problems.clients.drawn import drawn
 from fedcef.problems.data.datasets import DATASETS, load
+from fedcef.problems.data.federated_files import FORMATS
 from fedcef.problems.data.partitions import PARTITIONS, Deal, deal, options_of
+from fedcef.problems.federated import Federated
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.problem import Problem, Samples
 from fedcef.problems.source import ProblemSource, seeded_model
+from fedcef.problems.text.sources import StandardLibrary, Text
 from fedcef.regularizers import Zero
 
 DRAWN = "drawn"
@@ -158,4 +161,7 @@ DATA: dict[str, type[ProblemSource]] = {
     **dict.fromkeys(DATASETS, Classification),
     "lasso": Lasso,
     "matrix": LowRank,
+    "stdlib": StandardLibrary,
+    "text": Text,
+    **dict.fromkeys(FORMATS, Federated),
 }

@@ -11,6 +11,7 @@ from fedcef.problems.client_data import PooledData
 from fedcef.problems.clients.pool import IndexedData, PoolData
 from fedcef.problems.holdings import Counts, Holdings, Reals
 from fedcef.problems.problem import Problem
+from fedcef.problems.text.windows import TextData
 
 MOST_CLASSES = 100  # beyond this a histogram of classes says little
 MOST_READ = 2000  # clients, of a source that must read each of them
@@ -21,6 +22,8 @@ def count_holdings(problem: Problem, most_classes: int = MOST_CLASSES) -> Holdin
 
     Of a source that is not in memory at most 2,000 clients are read, drawn at random.
     """
+    if isinstance(problem.data, TextData):  # a sample has a target for each token, and there is nothing to compare
+        return Holdings(problem.data.sizes.cpu().numpy())
     sizes, targets, population = _targets(problem)
     held = sizes.numpy()
     if targets.ndim != 1:

@@ -103,6 +103,12 @@ def test_a_cohort_reads_nothing_back(name):
     play_without_values(kind(**common(**compressor)), clients_per_round=2)
 
 
+@pytest.mark.parametrize("name", ["fedcef", "fedavg", "tamuna"])
+def test_chunks_of_a_cohort_read_nothing_back(name):
+    compressor = {"compressor": TopK(ratio=0.2)} if ALGORITHMS[name].compresses else {}
+    play_without_values(ALGORITHMS[name](**common(**compressor)), clients_per_round=5, cohort_chunk=2)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

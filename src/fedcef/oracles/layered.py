@@ -23,14 +23,14 @@ from fedcef.problems.accuracy import IGNORED
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
-Derivative = Callable[[Tensor], Tensor]
-"""Of an activation, from its value."""
+Back = Callable[[Tensor, Tensor], Tensor]
+"""(derivatives by an activation's values, these values) -> the derivatives by what it was applied to."""
 
-DERIVATIVES: dict[type[nn.Module], Derivative] = {
-    nn.Identity: torch.ones_like,
-    nn.ReLU: lambda a: a > 0,
-    nn.Tanh: lambda a: 1 - a * a,
-    nn.Sigmoid: lambda a: a * (1 - a),
+ACTIVATIONS: dict[type[nn.Module], Back] = {
+    nn.Identity: lambda error, values: error,
+    nn.ReLU: lambda error, values: torch.ops.aten.threshold_backward.default(error, values, 0),
+    nn.Tanh: torch.ops.aten.tanh_backward.default,
+    nn.Sigmoid: torch.ops.aten.sigmoid_backward.default,
 }
 
 
@@ -60,9 +60,9 @@ class Layer:
         """The derivatives by the layer's inputs: (S, B, out) -> (S, B, in)."""
         return torch.bmm(error, self._weight(x))
 
-    def slope(self, outputs: Tensor) -> Tensor:
-        """The derivatives of the activation, where it has these values."""
-        return DERIVATIVES[type(self.activation)](outputs)
+    def unactivated(self, error: Tensor, outputs: Tensor) -> Tensor:
+        """The derivatives by the linear outputs, from those by the activation's values."""
+        return ACTIVATIONS[type(self.activation)](error, outputs)
 
     def _weight(self, x: Tensor) -> Tensor:
         return x[:, self.weight].view(len(x), *self.shape)
@@ -95,7 +95,7 @@ class Layered(GradientOracle):
         gradient = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         for n in reversed(range(len(self._layers))):
             layer, inputs = self._layers[n], values[n]
-            error = error * layer.slope(values[n + 1]) if n < len(self._layers) - 1 else error
+            error = layer.unactivated(error, values[n + 1])
             layer.backward(x, inputs, error, gradient)
             if n:
                 error = layer.before(x, error)
@@ -114,7 +114,7 @@ def read_layers(model: nn.Module, layout: Layout, flat: bool) -> Sequence[Layer]
     if steps and isinstance(steps[0].module, nn.Flatten) and steps[0].module.start_dim == 1:
         flat, steps = True, steps[1:]
     kinds = "".join("L" if type(step.module) is nn.Linear else "A" for step in steps)
-    known = all(type(step.module) in (nn.Linear, *DERIVATIVES) for step in steps)
+    known = all(type(step.module) in (nn.Linear, *ACTIVATIONS) for step in steps)
     if not (flat and known and kinds.startswith("L") and kinds.endswith("L") and "AA" not in kinds):
         return None
     places = {name: (stretch, shape) for name, stretch, shape in layout.segments()}
@@ -142,10 +142,11 @@ def cross_entropy_derivative(outputs: Tensor, targets: Tensor) -> Tensor:
     """Softmax minus the class, over the number of samples that count."""
     counted = targets != IGNORED
     share = counted.to(outputs.dtype) / counted.sum(-1, keepdim=True).clamp(min=1)
-    error = torch.softmax(outputs, -1)
+    error = (outputs - outputs.amax(-1, keepdim=True)).exp_()  # a softmax of few classes is quicker in pieces
+    error.div_(error.sum(-1, keepdim=True))
     places = targets.clamp(min=0).unsqueeze(-1)
     error.scatter_add_(-1, places, error.new_full((), -1.0).expand(places.shape))
-    return error * share.unsqueeze(-1)
+    return error.mul_(share.unsqueeze(-1))
 
 
 def _is_plain(loss: object) -> bool:

@@ -35,7 +35,7 @@ from fedcef.simulation.seats import Seated
 from fedcef.simulation.spending import Spending
 from fedcef.simulation.state import RunState
 from fedcef.simulation.stores import Store
-from fedcef.simulation.workers import Workers, workers_for
+from fedcef.simulation.workers import Whole, Workers, workers_for
 
 
 class Simulation:
@@ -113,6 +113,7 @@ class Simulation:
         """Rounds as they are written or recorded, at one level or at those of a budget; recordings begin anew."""
         training, engine, z0 = self.training, self.engine, self.problem.z0
         captures = engine.gradients.captures and self.problem.regularizer.captures and engine.workers.captures
+        captures = captures and (self.state.clients.captures or isinstance(engine.workers, Whole))  # seats are for all
         captures = captures and self._population is None  # who has arrived is read back
         memory = Memory(z0.device) if training.cuda_graphs and z0.is_cuda and captures else None
         on_host = Rounds(training, self.problem.num_clients)

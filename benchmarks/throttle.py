@@ -76,7 +76,11 @@ class Link:
         self._loop.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(self.host, self.port)
+        try:
+            there, back = await asyncio.open_connection(self.host, self.port)
+        except OSError:  # nobody is there
+            writer.close()
+            return
         await asyncio.gather(
             self._pass_on(reader, back, self.up), self._pass_on(there, writer, self.down), return_exceptions=True
         )

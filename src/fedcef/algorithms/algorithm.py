@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from torch import Tensor
@@ -97,6 +97,9 @@ class Algorithm(ABC):
     """Whether the server may step while others still work on an earlier replica: clients send a change of the model
     that they were handed and keep nothing that the server has a copy or a sum of, and the mean is all it needs."""
 
+    keeps_updates: ClassVar[bool] = False
+    """Whether a client's state has a place for that of its local update, where that is kept from round to round."""
+
     hears_the_end: ClassVar[bool] = False
     """Whether, of a cohort, the participants must be told how their round ended, by `settled`; that is counted, too."""
 
@@ -106,6 +109,38 @@ class Algorithm(ABC):
             raise ConfigError(f"{name} has no local gradient steps and no place for a local update; leave it out.")
         if not (self.steps_by_mean or isinstance(self.server_update, Plain)):
             raise ConfigError(f"The server of {name} does not step by a mean change; leave the server update out.")
+        if self.local_update.kept and not self.keeps_updates:
+            raise ConfigError(f"Clients of {name} cannot keep an update's memory; take local_update.memory = 'round'.")
+        self.check_metric()
+
+    def check_metric(self) -> None:
+        """Refuse a regulariser whose proximal steps in the local update's metric are not closed, or not taken."""
+        metric, h = self.local_update.metric, self.regularizer
+        if metric == "plain" or isinstance(h, Zero):
+            return
+        update, name = type(self.local_update).__name__, type(self).__name__
+        if metric == "none":
+            raise ConfigError(
+                f"Steps of {update} have no metric in which a proximal step is closed; leave the regulariser out, or "
+                "take local_update.proximal = 'decoupled'."
+            )
+        if not h.elementwise:
+            inner = type(getattr(h, "inner", h)).__name__
+            raise ConfigError(
+                f"The proximal operator of {inner} is not closed in the metric of {update}, which scales every entry "
+                "by itself; take l1, elastic_net or box, another update, or local_update.proximal = 'decoupled'."
+            )
+        if not self.takes_lengths:
+            raise ConfigError(
+                f"Proximal steps of {name} have one length for all entries, and {update} scales every entry by itself; "
+                "take FedCEF, algorithm.composite = 'subgradient' where there is that option, or local_update.proximal "
+                "= 'decoupled'."
+            )
+
+    @property
+    def takes_lengths(self) -> bool:
+        """Whether proximal steps follow a local update that scales every entry by itself."""
+        return False
 
     @property
     def compressors_used(self) -> tuple[str, ...]:
@@ -121,17 +156,34 @@ class Algorithm(ABC):
     def step(self) -> float:
         """β = α·η_g·K: the length of one round's step, and of the proximal operator that goes with it.
 
-        A server update that repeats its steps makes it longer by its gain.
+        Updates that repeat their steps, on the server or on the clients, make it longer by their gains.
         """
-        return self.local_lr * self.server_lr * self.local_steps * self.server_update.gain
+        gain = self.server_update.gain * self.local_update.gain(self.local_steps)
+        return self.local_lr * self.server_lr * self.local_steps * gain
 
     def largest_prox_step(self, rounds: int) -> float:
         """The longest proximal step in so many rounds; a weakly convex regulariser must allow it."""
-        return max(self.step, (self.local_steps - 1) * self.local_lr)
+        gain = self.local_update.gain(self.local_steps)
+        return max(self.step, (self.local_steps - 1) * self.local_lr * gain)
 
     def for_share(self, share: float) -> Self:
         """The method for rounds of this share S/N of all clients, as planned; most need not know it."""
         return self
+
+    def in_round(self, number: Tensor) -> Self:
+        """The method in the round of this number, () int64 on the device; most need not know it."""
+        update = self.local_update.after(number * self.local_steps)
+        return self if update is self.local_update else replace(self, local_update=update)
+
+    def carried(self, state: State) -> State:
+        """A local update's state as part of a client's, if it is kept; {} otherwise."""
+        return {f"local_{name}": vector for name, vector in state.items()} if self.local_update.kept else {}
+
+    def resumed(self, client: State) -> State | None:
+        """The local update's state as a client kept it; None if it starts anew."""
+        if not self.local_update.kept:
+            return None
+        return {name.removeprefix("local_"): vector for name, vector in client.items() if name.startswith("local_")}
 
     @abstractmethod
     def replica_init(self, z0: Vector) -> State:
@@ -142,8 +194,8 @@ class Algorithm(ABC):
         return self.server_update.init(z0)
 
     def client_init(self, z0: Vector) -> State:
-        """What one client alone knows at the start."""
-        return {}
+        """What one client alone knows at the start: the state of its local update, if that is kept."""
+        return self.carried(self.local_update.init(z0)) if self.local_update.kept else {}
 
     @abstractmethod
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:

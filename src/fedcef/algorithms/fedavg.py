@@ -26,14 +26,16 @@ class FedAvg(SmoothMethod):
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
     asynchronous: ClassVar[bool] = True
+    keeps_updates: ClassVar[bool] = True
+    adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z = replica["z"]
-        x = gradient_steps(self, z, self.local_oracle(oracle)).x
-        return {"change": Dense(x - z)}, {}
+        x, state = gradient_steps(self, z, self.local_oracle(oracle), state=self.resumed(client))
+        return {"change": Dense(x - z)}, self.carried(state)
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         step, server = self.server_update.update(received.mean["change"], server)

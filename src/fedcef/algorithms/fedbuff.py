@@ -40,7 +40,7 @@ class FedBuff(FedAvg):
     """q: a change that is a steps old counts 1/(1 + a)^q; 0 counts all alike."""
     composite: Literal["server_prox", "subgradient"] = "subgradient"
 
-    adds_up: ClassVar[tuple[str, ...] | None] = ()
+    keeps_updates: ClassVar[bool] = False
     asynchronous: ClassVar[bool] = False  # its staleness is of rounds
 
     def replica_init(self, z0: Vector) -> State:

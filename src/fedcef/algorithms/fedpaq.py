@@ -28,5 +28,5 @@ class FedPAQ(FedAvg):
     compresses: ClassVar[bool] = True
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        up, _ = super().local(replica, client, oracle, key)
-        return {"change": self.compressor.compress(up["change"].dense(), key)}, {}
+        up, kept = super().local(replica, client, oracle, key)
+        return {"change": self.compressor.compress(up["change"].dense(), key)}, kept

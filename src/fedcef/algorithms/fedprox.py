@@ -33,5 +33,5 @@ class FedProx(FedAvg):
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z = replica["z"]
         held = penalized(self.local_oracle(oracle), z, torch.zeros_like(z), self.proximal_weight)
-        x = gradient_steps(self, z, held).x
-        return {"change": Dense(x - z)}, {}
+        x, state = gradient_steps(self, z, held, state=self.resumed(client))
+        return {"change": Dense(x - z)}, self.carried(state)

@@ -3,15 +3,19 @@
 The methods differ in what they add to a gradient (`penalized`, a correction) and in the proximal steps; what becomes of
 a gradient is up to their local update (`fedcef.optimizers`).  `method` is the method that takes the steps: its local
 update, its step size and its number of steps.  `state` is the local update's, if it is not to start anew.
+
+The length of a proximal step is α times the update's `reach`: 1 for SGD, more with momentum, one for each entry in the
+metric of AdamW (docs/algorithms.md, section 13).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from fedcef.algorithms.algorithm import Algorithm, Oracle, State, Vector
+from fedcef.core.ranges import Scalar
 from fedcef.optimizers import SGD
 from fedcef.optimizers.fused import corrected_step
 from fedcef.regularizers import Regularizer, Zero
@@ -30,7 +34,7 @@ class CorrectedSteps(NamedTuple):
 
     x_hat: Vector
     g_mean: Vector
-    """The mean of the K gradients, without the correction."""
+    """The mean of the K gradients, without the correction; or of the K directions, if those are what is corrected."""
     state: State
     """The local update's state after them."""
 
@@ -50,8 +54,14 @@ def gradient_steps(
         direction, state = update.update(oracle(x, k), state, x, k)
         # the oracle's gradient is ours to overwrite; another direction may be part of the update's state
         scaled = direction.mul_(local_lr) if type(update) is SGD else local_lr * direction
-        x = regularizer.prox(x - scaled, local_lr)
+        reach = _reach(method, state, k, regularizer)
+        x = regularizer.prox(torch.sub(x, scaled, out=scaled), local_lr if reach is None else local_lr * reach)
     return Steps(x, state)
+
+
+def _reach(method: Algorithm, state: State, k: int, regularizer: Regularizer) -> Scalar | None:
+    """The update's reach in the k-th step, where a proximal step has a use for it."""
+    return None if isinstance(regularizer, Zero) else method.local_update.reach(state, k)
 
 
 def penalized(oracle: Oracle, centre: Vector, correction: Vector, penalty: float) -> Oracle:
@@ -66,30 +76,43 @@ def corrected_steps(
     oracle: Oracle,
     regularizer: Regularizer = Zero(),
     state: State | None = None,
+    *,
+    corrected: Literal["gradients", "directions"] = "gradients",
 ) -> CorrectedSteps:
     """K gradient steps with a constant correction and decoupled, cumulative proximal steps.
 
         x̂ = x = z;   for k = 0..K-1:   x̂ ← x̂ - α (g(x) + correction);   x ← prox_{(k+1)αh}(x̂)
 
-    where the local update takes the place of g(x) + correction.  The mean of the K gradients is added up directly:
-    recovering it from x̂ would lose digits.  The last proximal point is nobody's argument, so it is not computed.  The
-    vectors that are this function's own are changed in place: fresh memory costs a CPU more than the arithmetic.
+    where the local update takes the place of g(x) + correction, or, if `directions` are corrected, that of g(x).  The
+    mean of the K gradients (or directions) is added up directly: recovering it from x̂ would lose digits.  The last
+    proximal point is nobody's argument, so it is not computed.  The vectors that are this function's own are changed in
+    place: fresh memory costs a CPU more than the arithmetic.
     """
     update, local_lr = method.local_update, method.local_lr
     state = update.init(z) if state is None else state
     g = oracle(z, 0)
-    x, x_hat, g_sum = z, z.expand_as(g).clone(), torch.zeros_like(g)
+    x, x_hat, total = z, z.expand_as(g).clone(), torch.zeros_like(g)
+    reached: Scalar = 0.0
     for k in range(method.local_steps):
         g = oracle(x, k) if k else g
-        h, prox_step = (regularizer, (k + 1) * local_lr) if k + 1 < method.local_steps else (None, 0.0)
+        h = regularizer if k + 1 < method.local_steps else None
         if type(update) is SGD:
-            x = corrected_step(x_hat, g_sum, g, correction, local_lr, h, prox_step)
-        else:
-            g_sum.add_(g)
+            x = corrected_step(x_hat, total, g, correction, local_lr, h, 0.0 if h is None else (k + 1) * local_lr)
+            continue
+        if corrected == "gradients":
+            total.add_(g)
             direction, state = update.update(g.add_(correction), state, x, k)
-            x_hat = x_hat - local_lr * direction
-            x = x_hat if h is None else h.prox(x_hat, prox_step)
-    return CorrectedSteps(x_hat, g_sum.div_(method.local_steps), state)
+        else:
+            direction, state = update.update(g, state, x, k)
+            total.add_(direction)
+            direction = direction + correction
+        x_hat = x_hat - local_lr * direction
+        if h is None:
+            continue
+        reach = _reach(method, state, k, h)
+        reached = reached if reach is None else reached + reach
+        x = h.prox(x_hat, (k + 1) * local_lr if reach is None else local_lr * reached)
+    return CorrectedSteps(x_hat, total.div_(method.local_steps), state)
 
 
 def mean_gradient(x: Vector, oracle: Oracle, local_steps: int) -> Vector:

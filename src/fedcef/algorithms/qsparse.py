@@ -27,13 +27,12 @@ class Qsparse(FedAvg):
     """FedAvg with compressed changes and error feedback (Qsparse-local-SGD)."""
 
     compresses: ClassVar[bool] = True
-    adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def client_init(self, z0: Vector) -> State:
-        return {"e_i": z0.new_zeros(z0.shape)}
+        return {"e_i": z0.new_zeros(z0.shape), **super().client_init(z0)}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
-        up, _ = super().local(replica, client, oracle, key)
+        up, kept = super().local(replica, client, oracle, key)
         wanted = client["e_i"] + up["change"].dense()
         sent = self.compressor.compress(wanted, key)
-        return {"change": sent}, {"e_i": wanted - sent.dense()}
+        return {"change": sent}, {"e_i": wanted - sent.dense(), **kept}

@@ -27,6 +27,10 @@ class SmoothMethod(Algorithm, ABC):
     def largest_prox_step(self, rounds: int) -> float:
         return self.step
 
+    @property
+    def takes_lengths(self) -> bool:
+        return self.composite == "subgradient"
+
     def local_oracle(self, oracle: Oracle) -> Oracle:
         """The gradients for local steps."""
         if self.composite == "server_prox":

@@ -82,12 +82,18 @@ class Round:
         return replace(self, key=Key(self.key.shared, torch.where(times > 0, own, self.key.own)))
 
     def scheduled(self, algorithm: A) -> A:
-        """The algorithm with the step sizes of this round; as it is where both schedules are constant."""
+        """The algorithm with the step sizes of this round; as it is where both schedules are constant.
+
+        Whatever else of it depends on the round's number it is told by `in_round`.
+        """
         changed: dict[str, Any] = {}
         for name, schedule in (("local_lr", self.local_schedule), ("server_lr", self.server_schedule)):
             if not isinstance(schedule, Constant):
                 changed[name] = getattr(algorithm, name) * schedule.factor(self.number)
-        return replace(algorithm, **changed) if changed else algorithm  # type: ignore[type-var]
+        if changed:
+            algorithm = replace(algorithm, **changed)  # type: ignore[type-var]
+        in_round = getattr(algorithm, "in_round", None)
+        return in_round(self.number) if in_round else algorithm
 
 
 class Rounds:

@@ -27,7 +27,8 @@ def corrected_step(
 
     g is overwritten.
     """
-    if x_hat.is_cuda and kernels.available(x_hat.device):
+    one_length = not (isinstance(local_lr, Tensor) and local_lr.ndim)
+    if one_length and x_hat.is_cuda and kernels.available(x_hat.device):
         from fedcef.kernels.update import corrected_step as in_one_pass
 
         shrinkage = None if regularizer is None else regularizer.shrinkage

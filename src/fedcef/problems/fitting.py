@@ -8,6 +8,7 @@ from typing import Any
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import Compressor, Identity
 from fedcef.core.errors import ConfigError
+from fedcef.core.layout import Layout
 from fedcef.core.parts import validate
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import Regularizer, Zero
@@ -35,7 +36,13 @@ def fitted(problem: Problem, algorithm: Algorithm, rounds: int) -> Algorithm:
         raise ConfigError(f"{name} has no place for a compressor; leave it out.")
     check_prox_steps(type(problem.regularizer).__name__, problem.regularizer, name, algorithm, rounds)
     fit = {field: compressor.fit(problem.layout) for field, compressor in compressors.items()}
-    return replace(algorithm, regularizer=problem.regularizer, **fit)
+    return with_fitted_update(replace(algorithm, regularizer=problem.regularizer, **fit), problem.layout, rounds)
+
+
+def with_fitted_update(algorithm: Algorithm, layout: Layout, rounds: int) -> Algorithm:
+    """The algorithm with a local update that knows the model's layers and how many local steps the run has."""
+    update = algorithm.local_update.fit(layout).for_steps(rounds * algorithm.local_steps)
+    return algorithm if update is algorithm.local_update else replace(algorithm, local_update=update)
 
 
 def check_prox_steps(h_name: str, h: Regularizer, name: str, algorithm: Algorithm, rounds: int) -> None:

@@ -51,6 +51,10 @@ class Box(Constraint):
     def prox(self, x: Tensor, step: Step) -> Tensor:
         return x.clamp(self.lower, self.upper)
 
+    @property
+    def elementwise(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, eq=False)
 class Simplex(Constraint):

@@ -47,6 +47,10 @@ class L0(Regularizer):
     def weak_convexity(self) -> float:
         return math.inf
 
+    @property
+    def elementwise(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, eq=False)
 class MCP(Regularizer):

@@ -15,7 +15,10 @@ from fedcef.core.layout import Layout
 from fedcef.core.parts import validate
 
 Step = float | Tensor
-"""The length of a proximal step: a number, or a tensor that broadcasts over the clients' axes (its last axis is 1)."""
+"""The length of a proximal step: a number, or a tensor that broadcasts over the clients' axes (its last axis is 1).
+
+Where a regulariser is `elementwise`, the last axis may be p: a length for every entry, the proximal step in a diagonal
+metric."""
 
 
 class Regularizer(ABC):
@@ -73,6 +76,15 @@ class Regularizer(ABC):
         return True
 
     @property
+    def elementwise(self) -> bool:
+        """Whether `prox` also takes a length for every entry: argmin_u h(u) + Σ_j (u_j - x_j)² / (2·step_j).
+
+        That is the proximal step in a diagonal metric, which local updates such as AdamW have.  It is closed where h is
+        a sum over entries.  The weakly convex sums say no: their prox needs every length to be below 1/ρ.
+        """
+        return False
+
+    @property
     def shrinkage(self) -> float | None:
         """λ, if the prox is soft-thresholding at λ·step and nothing else; a kernel does that in passing."""
         return None
@@ -115,6 +127,8 @@ class OnParameters(Regularizer):
 
     def prox(self, x: Tensor, step: Step) -> Tensor:
         chosen = self._on(x.device)
+        if isinstance(step, Tensor) and step.ndim and step.shape[-1] > 1:
+            step = step[..., chosen]
         return x.index_copy(-1, chosen, self.inner.prox(x[..., chosen], step))
 
     def subgradient(self, x: Tensor) -> Tensor:
@@ -131,6 +145,10 @@ class OnParameters(Regularizer):
     @property
     def captures(self) -> bool:
         return self.inner.captures
+
+    @property
+    def elementwise(self) -> bool:
+        return self.inner.elementwise
 
     def _on(self, device: torch.device) -> Tensor:
         if device not in self._copies:

@@ -26,6 +26,10 @@ class Zero(Regularizer):
         return 0.0
 
     @property
+    def elementwise(self) -> bool:
+        return True
+
+    @property
     def shrinkage(self) -> float:
         return 0.0
 
@@ -44,6 +48,10 @@ class L1(Regularizer):
 
     def bounded_subgradient(self, dim: int) -> float:
         return self.weight * math.sqrt(dim)
+
+    @property
+    def elementwise(self) -> bool:
+        return True
 
     @property
     def shrinkage(self) -> float:
@@ -65,3 +73,7 @@ class ElasticNet(Regularizer):
 
     def bounded_subgradient(self, dim: int) -> float | None:
         return None if self.ridge else self.weight * math.sqrt(dim)
+
+    @property
+    def elementwise(self) -> bool:
+        return True

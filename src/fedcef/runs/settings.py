@@ -15,14 +15,14 @@ from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Auto, Compressor, Identity
 from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError
-from fedcef.core.parts import Section, check, completed, find, is_path, make
+from fedcef.core.parts import Section, check, completed, described, find, is_path, make
 from fedcef.core.precision import state_dtype
 from fedcef.core.ranges import Count, Positive, UnitInterval
 from fedcef.core.training import StoreOptions, Training
-from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
+from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES, LocalUpdate
 from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA, Classification, unused_options
-from fedcef.problems.fitting import check_prox_steps
+from fedcef.problems.fitting import check_prox_steps, with_fitted_update
 from fedcef.problems.own import Clients, build_own
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
@@ -147,10 +147,11 @@ class Settings(Training):
             local_steps=self.local_steps,
             regularizer=problem.regularizer,
             compressor=compressor.fit(problem.layout),
-            local_update=make("local_update", LOCAL_UPDATES, {"name": "sgd", **self.local_update}),
+            local_update=self._local_update(kind),
             server_update=make("server_update", SERVER_UPDATES, {"name": "plain", **self.server_update}),
             **self._down_compressor(kind, problem),
         )
+        algorithm = with_fitted_update(algorithm, problem.layout, self.rounds)
         check_prox_steps(self.regularizer["name"], problem.regularizer, name, algorithm, self.rounds)
         check_choice(algorithm, self, problem)
         if self.privacy and isinstance(compressor, Auto):
@@ -160,6 +161,13 @@ class Settings(Training):
         if self.privacy:
             return self.privacy.protect(name, algorithm, problem.z0, self.weighting, self.budget)
         return algorithm
+
+    def _local_update(self, kind: type[Algorithm]) -> LocalUpdate:
+        """The local update that is asked for; without one the method has its own."""
+        if not self.local_update:
+            return kind.local_update
+        own = described(kind.local_update, LOCAL_UPDATES)["name"]
+        return make("local_update", LOCAL_UPDATES, {"name": own, **self.local_update})
 
     def _down_compressor(self, kind: type[Algorithm], problem: Problem) -> dict[str, Compressor]:
         """The field of a method that can compress the way down."""

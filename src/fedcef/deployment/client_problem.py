@@ -24,7 +24,7 @@ def problem_of_client(settings: Settings, client: int) -> Problem:
 
 def one_client(problem: Problem, client: int) -> Problem:
     """A problem with this client alone; its samples are numbered from 0, as its minibatches are drawn."""
-    return replace(problem, data=PooledData.of([problem.client_samples(client)]), test=None)
+    return replace(problem, data=problem.data.only((client,)), test=None)
 
 
 def without_data(problem: Problem) -> Problem:

@@ -46,6 +46,8 @@ class LanguageModelling(ProblemSource):
     """"bytes", the file of a Hugging Face tokenizer, or its name on the hub."""
     windows: Windows = "drawn"
     """Whether minibatches are windows that begin anywhere, or those into which a text is cut."""
+    tokens_per_client: NotNegative = 0
+    """How many tokens of a client are kept, those at the beginning of its text; 0 = all."""
     test_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """How much of the text is held out for the test set; 0 = there is none."""
     test_windows: NotNegative = 256
@@ -67,7 +69,7 @@ class LanguageModelling(ProblemSource):
         self._verify(documents)
         clients, tested = self.deal(documents, num_clients)
         tokens = find_tokens(self.tokenizer)
-        parts = [tokens.encode(mine) for mine in clients]
+        parts = [tokens.encode(mine)[: self.tokens_per_client or None] for mine in clients]
         return Problem.build(
             seeded_model({"name": "gpt", **model}, (self.context,), tokens.vocabulary, seed),
             next_token_loss,

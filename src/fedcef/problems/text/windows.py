@@ -101,12 +101,12 @@ class TextData(PoolData):
         return TextData(tokens, self.lengths[chosen], self.context, self.windows, self.stride)
 
     def checked(self, look: Look) -> TextData:
-        """The same, after a look at the window with the largest token: if that one can be trained on, all can."""
+        """The same, after a look at the largest token, with others around it: a model that knows it knows all."""
         place = int(self.tokens.argmax())
         client = int(torch.searchsorted(self.starts, place, right=True)) - 1
-        last = int(self.starts[client] + self.lengths[client]) - self.context - 1
-        begin = min(max(place - 1, int(self.starts[client])), last)
-        look(self.gather(torch.tensor([begin], device=self.device)), lambda row: f"Client {client}")
+        begin = min(place, int(self.starts[client] + self.lengths[client]) - self.context)
+        around = self.tokens[begin : begin + self.context].long().unsqueeze(0)
+        look(Samples(around, around), lambda row: f"Client {client}")
         return self
 
     def identity(self) -> list[Tensor]:
@@ -152,8 +152,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def _leap(size: int) -> int:
-    """A number near size/φ that has no divisor in common with it: its multiples are spread evenly."""
-    leap = max(1, round(size * (sqrt(5) - 1) / 2))
-    while gcd(leap, size) > 1:
-        leap += 1
-    return leap
+    """The number nearest to size/φ that has no divisor in common with it: its multiples are spread evenly."""
+    golden = round(size * (sqrt(5) - 1) / 2)
+    near = (golden + sign * far for far in range(size) for sign in (1, -1))
+    return next(leap for leap in near if gcd(leap, size) == 1)

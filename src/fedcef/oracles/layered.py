@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedcef.core.chain import NotAChainError, trace_chain
+from fedcef.core.chain import NotAChainError, Step, trace_chain
 from fedcef.core.errors import ConfigError
 from fedcef.core.layout import Layout
 from fedcef.core.round import Round
@@ -54,7 +54,11 @@ class Layer:
         """The layer's part of the gradient (S, p), from the derivatives (S, B, out) by its linear outputs."""
         if self.bias is not None:
             torch.sum(error, 1, out=gradient[:, self.bias])
-        gradient[:, self.weight].view(len(x), *self.shape).copy_(torch.bmm(error.transpose(1, 2), inputs))
+        mine = gradient[:, self.weight].view(len(x), *self.shape)
+        if mine.is_contiguous():  # of one client: the product is written where it belongs
+            torch.bmm(error.transpose(1, 2), inputs, out=mine)
+        else:
+            mine.copy_(torch.bmm(error.transpose(1, 2), inputs))
 
     def before(self, x: Tensor, error: Tensor) -> Tensor:
         """The derivatives by the layer's inputs: (S, B, out) -> (S, B, in)."""
@@ -76,7 +80,7 @@ class Layered(GradientOracle):
 
     def __init__(self, problem: Problem, training: Training) -> None:
         super().__init__(problem, training)
-        layers = read_layers(problem.model, problem.layout, problem.data.example.inputs.ndim == 2)
+        layers = read_layers(read_chain(problem.model), problem.layout, problem.data.example.inputs.ndim == 2)
         if layers is None or training.precision == "bfloat16" or (not self.batch_size and not problem.equal_sizes):
             raise ConfigError(
                 "oracle = 'layered' needs a chain of linear layers with ReLU, Tanh, Sigmoid or nothing between them, "
@@ -88,29 +92,49 @@ class Layered(GradientOracle):
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         """Every client's clipped gradient, by one pass forward and one back."""
         batch = self.problem.data.tables(clients) if batch is None else batch
-        values = [batch.inputs.flatten(2)]
-        for layer in self._layers:
-            values.append(layer.forward(x, values[-1]))
-        error = self._by_outputs(values[-1], batch.targets)
         gradient = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        for n in reversed(range(len(self._layers))):
-            layer, inputs = self._layers[n], values[n]
-            error = layer.unactivated(error, values[n + 1])
-            layer.backward(x, inputs, error, gradient)
-            if n:
-                error = layer.before(x, error)
+        differentiate(self._layers, x, batch.inputs.flatten(2), batch.targets, self._by_outputs, gradient)
         return self.clipped(gradient)
 
 
-def read_layers(model: nn.Module, layout: Layout, flat: bool) -> Sequence[Layer] | None:
-    """The layers of a chain of linear ones, or None if the model is another; the last has no activation.
+def differentiate(
+    layers: Sequence[Layer],
+    x: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    by_outputs: Callable[[Tensor, Tensor], Tensor],
+    gradient: Tensor,
+    further: bool = False,
+) -> Tensor | None:
+    """The layers' parts of the gradient (S, p), and, if it goes on from there, the derivatives by their inputs.
+
+    `by_outputs` gives those of the loss by its outputs.
+    """
+    values = [inputs]
+    for layer in layers:
+        values.append(layer.forward(x, values[-1]))
+    error = by_outputs(values[-1], targets)
+    for n in reversed(range(len(layers))):
+        error = layers[n].unactivated(error, values[n + 1])
+        layers[n].backward(x, values[n], error, gradient)
+        if n or further:
+            error = layers[n].before(x, error)
+    return error if further else None
+
+
+def read_chain(model: nn.Module) -> Sequence[Step]:
+    """The steps of a chain; none if the model is no chain."""
+    try:
+        return trace_chain(model)
+    except NotAChainError:
+        return ()
+
+
+def read_layers(steps: Sequence[Step], layout: Layout, flat: bool) -> Sequence[Layer] | None:
+    """The layers of a chain of linear ones, or None if it is another; the last has no activation.
 
     Inputs that are not flat, one vector for each sample, must be flattened first.
     """
-    try:
-        steps = trace_chain(model)
-    except NotAChainError:
-        return None
     if steps and isinstance(steps[0].module, nn.Flatten) and steps[0].module.start_dim == 1:
         flat, steps = True, steps[1:]
     kinds = "".join("L" if type(step.module) is nn.Linear else "A" for step in steps)

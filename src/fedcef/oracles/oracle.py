@@ -2,13 +2,14 @@
 
 Four ways to compute the same thing: `loop` goes through the clients, `stacked` evaluates all of them in one call,
 `batched` does so with kernels written for convolutional networks on a GPU, `layered` with derivatives written out for
-linear layers.
+linear layers, or goes through the clients with those of convolutional networks on a CPU.
 """
 
 from __future__ import annotations
 
 from fedcef.core.training import Training
 from fedcef.oracles.batched import Batched, batched_network
+from fedcef.oracles.convolved import Convolved
 from fedcef.oracles.dropout import has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle, convolves
 from fedcef.oracles.layered import Layered
@@ -23,6 +24,7 @@ ORACLES: dict[str, type[GradientOracle]] = {
     "stacked": Stacked,
     "batched": Batched,
     "layered": Layered,
+    "convolved": Convolved,  # what "layered" is for a model that convolves
 }
 
 
@@ -43,4 +45,6 @@ def make_oracle(problem: Problem, training: Training) -> GradientOracle:
         network = batched_network(problem, training) if convolves(problem.model) else None
         if network is not None and (network.usual or network.drops):  # others are computed as they always were
             kind = "batched"
+    elif kind == "layered" and convolves(problem.model):
+        kind = "convolved"
     return ORACLES[kind](problem, training)

@@ -60,7 +60,12 @@ def test_chunks_give_the_bits_of_the_whole(name, oracle):
     assert_same(*(played(method(name), chunk, oracle=oracle) for chunk in (0, 3)))
 
 
-@pytest.mark.parametrize("name", COMPRESSORS.keys() - {"auto"})
+NOT_ALONE = {"auto", "dct_topk"}
+"""The first is replaced by another; the second's cosines are one product for all vectors, whose last bits depend on how
+many there are."""
+
+
+@pytest.mark.parametrize("name", sorted(COMPRESSORS.keys() - NOT_ALONE))
 def test_whatever_the_compressor(name):
     compressor = COMPRESSORS[name]().fit(PROBLEM.layout)
     whole, parts = (played(method("fedcef", compressor=compressor), chunk) for chunk in (0, 3))

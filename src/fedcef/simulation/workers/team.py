@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
+import re
 import signal
 import socket
 import threading
@@ -225,7 +226,7 @@ def _lost_processes_told() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).strip().partition("\n")[0][:200]
+        reason = re.sub(r"^\[[^]]*\] *", "", str(error).strip()).partition("\n")[0].partition(". ")[0][:200]
         raise RunError(
             f"A process of the run has ended or cannot be reached ({reason}); see what it said, and go on with the run "
             "by --resume."

@@ -9,6 +9,7 @@ from fedcef.algorithms import ALGORITHMS, FedCEF
 from .golden import (
     composite_methods,
     compressed_methods,
+    language_methods,
     paper,
     partial_methods,
     scaffnew_family,
@@ -19,7 +20,7 @@ from .golden.by_hand import CLIENTS
 from .setting import Quadratics, simulate
 
 CASES = {**paper.CASES, **composite_methods.CASES, **compressed_methods.CASES, **smooth_methods.CASES}
-CASES |= server_methods.CASES | scaffnew_family.CASES | partial_methods.CASES
+CASES |= server_methods.CASES | scaffnew_family.CASES | partial_methods.CASES | language_methods.CASES
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])

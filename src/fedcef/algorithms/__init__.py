@@ -4,6 +4,8 @@ from fedcef.algorithms.algorithm import Algorithm
 from fedcef.algorithms.c_fedda import CFedDA
 from fedcef.algorithms.compressed_scaffnew import CompressedScaffnew
 from fedcef.algorithms.dasha_pp import DASHAPP
+from fedcef.algorithms.demo import DeMo
+from fedcef.algorithms.diloco import DiLoCo
 from fedcef.algorithms.econtrol import EControl
 from fedcef.algorithms.ef14 import EF14
 from fedcef.algorithms.ef21 import EF21
@@ -39,6 +41,7 @@ from fedcef.algorithms.scafcom import SCAFCOM
 from fedcef.algorithms.scaffnew import Scaffnew
 from fedcef.algorithms.scaffold import SCAFFOLD
 from fedcef.algorithms.scallion import SCALLION
+from fedcef.algorithms.sparseloco import SparseLoCo
 from fedcef.algorithms.tamuna import TAMUNA
 from fedcef.algorithms.zhang import Zhang
 
@@ -83,6 +86,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "tamuna": TAMUNA,
     "fedcomloc": FedComLoc,
     "locodl": LoCoDL,
+    "diloco": DiLoCo,
+    "sparseloco": SparseLoCo,
+    "demo": DeMo,
 }
 
 __all__ = [
@@ -99,6 +105,8 @@ __all__ = [
     "TAMUNA",
     "CFedDA",
     "CompressedScaffnew",
+    "DeMo",
+    "DiLoCo",
     "EControl",
     "EF21Prox",
     "FastFedDA",
@@ -126,5 +134,6 @@ __all__ = [
     "LoCoDL",
     "Qsparse",
     "Scaffnew",
+    "SparseLoCo",
     "Zhang",
 ]

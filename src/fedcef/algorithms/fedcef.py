@@ -24,6 +24,17 @@ clients both are the paper's algorithm.
 
 The reading of what the paper leaves open (A1-A22), and what the rules do, is in docs/algorithms.md.  Ours, too:
 `drift_weight` below 1 weakens the correction c - c_i, at the price of a biased fixed point.
+
+Local optimisers, also ours (docs/algorithms.md, section 13).  With `control = "gradient"` the local update sees the
+corrected gradients g_i + c - c_i, its proximal steps are in its own metric, and c_i stays a mean of gradients: every
+fixed point is stationary, whatever the update.  With `control = "direction"` the update sees g_i, and its direction
+takes the place of the gradient in all that follows, so that c is the clients' mean direction and z moves as they did:
+the pseudo-gradients of DiLoCo, compressed by differences.  That is exact where all clients scale gradients alike, and
+off where each has a metric of its own.  `metric = "adam"` gives everyone one diagonal metric, from the c that all have:
+
+    v ← b v + (1-b) c²;   D = √v̂ + τ;   z ← prox_{(β/D)h}(z - β c/D);   local SGD steps of length α/D
+
+which is exact for any D and needs no further byte.
 """
 
 from __future__ import annotations
@@ -31,14 +42,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self
 
+import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.compressors import Compressor, TopK
+from fedcef.core.errors import ConfigError
 from fedcef.core.parts import BY_ENGINE
-from fedcef.core.ranges import Fraction, UnitInterval
+from fedcef.core.ranges import Fraction, Positive, Scalar, UnitInterval
 from fedcef.core.rng import Key
+from fedcef.optimizers import SGD, Memory
 from fedcef.wire import Context, Contexts, Dense, faded
 
 
@@ -61,12 +75,42 @@ class FedCEF(Algorithm):
     clients keep nothing from round to round, and their steps are not corrected for drift."""
     index_code: Literal["plain", "context"] = "plain"
     """How the positions of kept entries are coded: by themselves, or given what both sides know of each entry."""
+    control: Literal["gradient", "direction"] = "gradient"
+    """What the controls track and correct: the clients' gradients, or what their local update makes of them."""
+    metric: Literal["plain", "adam"] = "plain"
+    """The metric of the server's step, and of the clients' if they take plain SGD steps."""
+    metric_memory: Memory = 0.99
+    """b, for "adam": how much of the squares of c is remembered."""
+    metric_floor: Positive = 1e-8
+    """τ, for "adam": what keeps D away from 0."""
     share: Fraction = field(default=1.0, metadata=BY_ENGINE)
     """s = S/N, as planned."""
 
     steps_locally: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
+    keeps_updates: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric == "plain":
+            return
+        if self.downlink == "dense":
+            raise ConfigError("The metric adam is made from c, which a dense downlink does not send; take increment.")
+        if not self.regularizer.elementwise:
+            raise ConfigError(
+                "The metric adam scales every entry by itself, and the regulariser's proximal operator is not closed "
+                "in it; take l1, elastic_net or box, or the plain metric."
+            )
+
+    @property
+    def takes_lengths(self) -> bool:
+        return self.control == "gradient"
+
+    @property
+    def move(self) -> float:
+        """How far z goes along c: the step β, or αη_gK where c has the gain of the local update already."""
+        return self.step if self.control == "gradient" else self.local_lr * self.server_lr * self.local_steps
 
     @property
     def compressors_used(self) -> tuple[str, ...]:
@@ -82,14 +126,15 @@ class FedCEF(Algorithm):
 
     def replica_init(self, z0: Vector) -> State:
         names = ("c", "activity") if self._has_activity else ("c",)
-        return {"z": z0, **{name: z0.new_zeros(z0.shape) for name in names}}
+        squares = {"v": z0.new_zeros(z0.shape), "n": z0.new_zeros(1)} if self.metric == "adam" else {}
+        return {"z": z0, **{name: z0.new_zeros(z0.shape) for name in names}, **squares}
 
     def server_init(self, z0: Vector) -> State:
         return {} if self.downlink == "increment" else {"c": z0.new_zeros(z0.shape)}
 
     def client_init(self, z0: Vector) -> State:
         names = (("c_i",) if self.own_part else ()) if self.is_shared else ("c_i", "v_i")
-        return {name: z0.new_zeros(z0.shape) for name in names}
+        return {**{name: z0.new_zeros(z0.shape) for name in names}, **super().client_init(z0)}
 
     def known(self, c: Vector, c_i: Vector) -> Vector:
         """What the server knows of a client's gradient: the sum of all that it has sent, or parts of that and of c."""
@@ -104,11 +149,17 @@ class FedCEF(Algorithm):
         c, c_i = replica["c"], client.get("c_i", replica["c"])
         known = self.known(c, c_i)
         drift = self.drift_weight * (c - known)
-        g_mean = corrected_steps(self, replica["z"], drift, oracle, self.regularizer).g_mean
+        method = self
+        if self.metric == "adam" and type(self.local_update) is SGD:
+            method = replace(self, local_lr=self.local_lr * self._scale(replica))  # type: ignore[arg-type]
+        corrected: Literal["gradients", "directions"] = "gradients" if self.control == "gradient" else "directions"
+        _, g_mean, state = corrected_steps(
+            method, replica["z"], drift, oracle, self.regularizer, self.resumed(client), corrected=corrected
+        )
         memory = {} if self.is_shared else {"v_i": (1 - self.mixing) * client["v_i"] + self.mixing * g_mean}
         delta = self.compressor.compress(memory.get("v_i", g_mean) - known, key)
         own = {"c_i": c_i + delta.dense()} if "c_i" in client else {}
-        return {"delta": delta}, {**own, **memory}
+        return {"delta": delta}, {**own, **memory, **self.carried(state)}
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         share, mean = received.share, received.mean["delta"]
@@ -120,17 +171,34 @@ class FedCEF(Algorithm):
         if self.downlink == "lossy":
             key = Key(received.key, received.key)
             return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c_mean}
-        return {"z_tilde": Dense(replica["z"] - self.step * c)}, {"c": c_mean}
+        return {"z_tilde": Dense(replica["z"] - self.move * c)}, {"c": c_mean}
 
     def advance(self, replica: State, down: Message) -> State:
         if self.downlink == "dense":
             z_tilde = down["z_tilde"].dense()
-            return {"z": self.regularizer.prox(z_tilde, self.step), "c": (replica["z"] - z_tilde) / self.step}
+            return {"z": self.regularizer.prox(z_tilde, self.step), "c": (replica["z"] - z_tilde) / self.move}
         increment = down["increment"].dense()
         c = replica["c"] + increment
-        z = self.regularizer.prox(replica["z"] - self.step * c, self.step)
+        squares = self._squares(replica, c)
+        by = self._scale(squares)
+        z = self.regularizer.prox(replica["z"] - self.move * by * c, self.step * by)
         lately = {"activity": faded(replica["activity"], increment)} if self._has_activity else {}
-        return {"z": z, "c": c, **lately}
+        return {"z": z, "c": c, **lately, **squares}
+
+    def _squares(self, replica: State, c: Vector) -> State:
+        """The running mean of c² and the number of its terms, with this c."""
+        if self.metric == "plain":
+            return {}
+        b = self.metric_memory
+        return {"v": b * replica["v"] + (1 - b) * c.square(), "n": replica["n"] + 1}
+
+    def _scale(self, squares: State) -> Scalar:
+        """1/D, and 0 before the first round, in which nobody knows D: clients then take their gradients at z."""
+        if self.metric == "plain":
+            return 1.0
+        n = squares["n"]
+        whole = (1 - self.metric_memory**n).clamp(min=1 - self.metric_memory)
+        return torch.where(n > 0, 1 / ((squares["v"] / whole).sqrt() + self.metric_floor), 0.0)
 
     @property
     def _has_activity(self) -> bool:
@@ -139,7 +207,7 @@ class FedCEF(Algorithm):
     def contexts(self, replica: State) -> Contexts:
         if self.index_code == "plain":
             return {}
-        context = Context.of(*(replica[name] for name in replica if name != "z"))
+        context = Context.of(*(replica[name] for name in ("c", "activity") if name in replica))
         return {"delta": context, "increment": context}
 
     def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:

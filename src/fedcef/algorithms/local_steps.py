@@ -64,6 +64,13 @@ def _reach(method: Algorithm, state: State, k: int, regularizer: Regularizer) ->
     return None if isinstance(regularizer, Zero) else method.local_update.reach(state, k)
 
 
+def _weight(method: Algorithm, state: State, k: int) -> Scalar:
+    """How much of a mean direction belongs to the k-th step: where directions grow in a round, corrections must."""
+    update = method.local_update
+    reach = update.reach(state, k) if update.metric == "plain" else None
+    return 1.0 if reach is None else reach / update.gain(method.local_steps)
+
+
 def penalized(oracle: Oracle, centre: Vector, correction: Vector, penalty: float) -> Oracle:
     """Gradients of a client's loss + ⟨correction, x⟩ + (penalty/2)|x - centre|²."""
     return lambda x, k: oracle(x, k).add_(correction).add_(x - centre, alpha=penalty)
@@ -105,7 +112,7 @@ def corrected_steps(
         else:
             direction, state = update.update(g, state, x, k)
             total.add_(direction)
-            direction = direction + correction
+            direction = direction + _weight(method, state, k) * correction
         x_hat = x_hat - local_lr * direction
         if h is None:
             continue

@@ -3,6 +3,7 @@
 from fedcef.compressors.auto import Auto
 from fedcef.compressors.block_sparsifiers import BlockTopK, BlockwiseTopK
 from fedcef.compressors.compressor import Compressor, Identity
+from fedcef.compressors.dct import Cosines, DCTTopK, from_cosines
 from fedcef.compressors.low_rank import PowerSGD
 from fedcef.compressors.natural import Natural
 from fedcef.compressors.qsgd import QSGD
@@ -20,6 +21,7 @@ COMPRESSORS: dict[str, type[Compressor]] = {
     "layerwise_topk": LayerwiseTopK,
     "blockwise_topk": BlockwiseTopK,
     "block_topk": BlockTopK,
+    "dct_topk": DCTTopK,
     "threshold": Threshold,
     "stc": STC,
     "scaled_sign": ScaledSign,
@@ -42,6 +44,8 @@ __all__ = [
     "BlockTopK",
     "BlockwiseTopK",
     "Compressor",
+    "Cosines",
+    "DCTTopK",
     "Drive",
     "Eden",
     "Identity",
@@ -55,5 +59,6 @@ __all__ = [
     "ThreeLC",
     "Threshold",
     "TopK",
+    "from_cosines",
     "largest",
 ]

@@ -76,6 +76,22 @@ def test_a_mark_brings_its_moment_back(kind, tmp_path, monkeypatch):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 40 * 2 * 4 * 20
 
 
+@pytest.mark.parametrize("kind", ["filed", "journalled"])
+def test_older_values_outlive_a_file_that_is_written_anew(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(filed, "_SLACK", 0)
+    source, clients, everyone = random.Random(8), torch.tensor([1, 4, 5]), torch.arange(N)
+    older = Touched(rows_of(kind, tmp_path)).put(clients, random_rows(source, 3))
+    known = older.take(everyone)
+    newer = older
+    for _ in range(3):
+        newer = newer.put(clients, random_rows(source, 3))
+        number = int(newer.tensors()["log"][0])
+    assert number == 1
+    last = newer.take(everyone)
+    assert same(older.take(everyone), known)
+    assert same(newer.take(everyone), last)
+
+
 def test_a_snapshot_writes_what_has_changed(tmp_path):
     first = {"a": torch.zeros(1000)}
     store = Touched(Journalled(Slots(first, N), RowLog(tmp_path)))

@@ -93,7 +93,8 @@ class Simulation:
         self.problem, self.algorithm, self.training = problem, algorithm, training
         workers = workers_for(training, workers, chooses=self._auto is not None)
         self.engine = Engine(algorithm, rounds, gradients, weigh(problem, training, weights), workers)
-        store = client_states if client_states is not None else Store(training.store, rounds.share == 1, folder)
+        whole = rounds.share == 1 and not training.cohort_chunk  # a table is made anew with every cohort or chunk
+        store = client_states if client_states is not None else Store(training.store, whole, folder)
         state = RunState.start(
             algorithm, problem.z0, problem.num_clients, workers.states(store), averaging=training.averaging > 0
         )

@@ -55,6 +55,22 @@ class Filed(Rows):
                 f"{format_bytes(self._limit)}; raise it, or take a shorter store.code."
             )
 
+    def remembered(self, clients: Tensor, known: State | None) -> tuple[int, list[Place]]:
+        """Where the rows lie: nothing in the file is overwritten."""
+        places = [Place(int(self._start[client]), int(self._size[client])) for client in numbers(clients).tolist()]
+        return self._log.number, places
+
+    def bring_back(self, clients: Tensor, remembered: tuple[int, list[Place]]) -> None:
+        """Look again where the rows lay; those that lie in the file before this one are written once more."""
+        number, places = remembered
+        if number == self._log.number:
+            for client, place in zip(numbers(clients).tolist(), places, strict=True):
+                self._point(client, place)
+            return
+        old = self._log.at(number)
+        rows = [self._read(old, client, place) for client, place in zip(numbers(clients).tolist(), places, strict=True)]
+        self.write(clients, stacked(rows, self.first))
+
     def touched(self) -> Tensor:
         """The clients that have a row in the file."""
         return torch.from_numpy(np.flatnonzero(self._size))
@@ -75,11 +91,10 @@ class Filed(Rows):
         return Filed(self.first, self.num_clients, self._log, self._code, self._limit)
 
     def _row(self, client: int) -> State:
-        size = int(self._size[client])
-        if not size:
-            return self._like
-        data = self._log.read(Place(int(self._start[client]), size), client)
-        return self._code.decode(data, self._like)
+        return self._read(self._log, client, Place(int(self._start[client]), int(self._size[client])))
+
+    def _read(self, log: RowLog, client: int, place: Place) -> State:
+        return self._code.decode(log.read(place, client), self._like) if place.size else self._like
 
     def _point(self, client: int, place: Place) -> None:
         if not 0 <= client < self.num_clients:
@@ -90,8 +105,7 @@ class Filed(Rows):
     def _write_anew(self) -> None:
         """The rows that are good, in the next file."""
         clients = self.touched().tolist()
-        old = RowLog(self._log.folder)
-        old.number, old.length = self._log.number, self._log.length
+        old = self._log.at(self._log.number)
         places = [Place(int(self._start[client]), int(self._size[client])) for client in clients]
         self._log.begin_next()
         for client, place in zip(clients, places, strict=True):

@@ -52,6 +52,12 @@ class RowLog:
         """The file that is being written."""
         return self._path(self.number)
 
+    def at(self, number: int) -> RowLog:
+        """One of the files, for reading."""
+        log = RowLog(self.folder, self._disk)
+        log.number = number
+        return log
+
     def add(self, rows: Sequence[tuple[int, bytes]]) -> list[Place]:
         """Write rows at the end, durable after `keep`; says where each of them lies."""
         records = [RECORD.pack([client], [row]) for client, row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,14 @@ class Rows(ABC):
     @abstractmethod
     def emptied(self) -> Rows:
         """The same before anything was written; those in a file share it, and lose what is beyond the next mark."""
+
+    def remembered(self, clients: Tensor, known: State | None) -> Any:
+        """What brings the rows of these clients back as they are now, of which the caller may know them already."""
+        return self.read(clients) if known is None else known
+
+    def bring_back(self, clients: Tensor, remembered: Any) -> None:
+        """Have the rows that `remembered` gave this for."""
+        self.write(clients, remembered)
 
     def keep(self) -> Tensor | None:
         """Make everything durable and say by which mark it is found again; None where nothing is kept on a disk."""

@@ -9,7 +9,7 @@ nobody asks for any more is forgotten together with what it remembers.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ class Touched(ClientStates):
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._newer: tuple[Touched, Tensor, State] | None = None  # and what it overwrote: clients and their rows
+        self._newer: tuple[Touched, Tensor, Any] | None = None  # and what it overwrote: clients, and what was theirs
         self._taken: tuple[Tensor, State] | None = None  # the last rows that were read: mostly those to be overwritten
 
     @classmethod
@@ -49,7 +49,8 @@ class Touched(ClientStates):
         """The states with these rows, which are written where the old ones lie; this value remembers those."""
         self._return()
         known, self._taken = self._taken, None
-        before = known[1] if known is not None and known[0] is clients else self._rows.read(clients)
+        taken = known[1] if known is not None and known[0] is clients else None
+        before = self._rows.remembered(clients, taken)
         after = Touched(self._rows)
         with uninterrupted():
             self._rows.write(clients, rows)
@@ -119,6 +120,6 @@ class Touched(ClientStates):
             for older in reversed(chain):
                 assert older._newer is not None
                 newer, clients, before = older._newer
-                now = self._rows.read(clients)
-                self._rows.write(clients, before)
+                now = self._rows.remembered(clients, None)
+                self._rows.bring_back(clients, before)
                 newer._newer, newer._taken, older._newer = (older, clients, now), None, None

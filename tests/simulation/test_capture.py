@@ -10,16 +10,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedcef import clients
 from fedcef.algorithms import ALGORITHMS, FedCEF
-from fedcef.compressors import COMPRESSORS, TopK
+from fedcef.compressors import COMPRESSORS, DCTTopK, TopK
 from fedcef.core.layout import Layout
 from fedcef.core.rng import round_key
 from fedcef.core.round import Rounds
 from fedcef.core.schedules import Constant, Cosine
 from fedcef.core.training import Training
-from fedcef.optimizers import Momentum, Yogi
+from fedcef.optimizers import AdamW, LocalMomentum, Momentum, Muon, Yogi
 from fedcef.oracles.oracle import make_oracle
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.client_data import PooledData
+from fedcef.problems.fitting import fitted
 from fedcef.problems.lasso import Linear, lasso
 from fedcef.problems.models import MODELS
 from fedcef.problems.problem import Problem, Samples
@@ -29,6 +30,7 @@ from fedcef.simulation.simulation import Simulation
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICE = "meta"
 DIM = 20
+DECOUPLED = AdamW(proximal="decoupled", warmup=4)
 PROBLEM = lasso(L1(0.05), num_clients=6, samples=30, dim=DIM, support=5)
 
 
@@ -120,6 +122,13 @@ def test_chunks_of_a_cohort_read_nothing_back(name):
         ("fetchsgd", {"removal": "subtract", "momentum": 0.9}),
         ("fedavg", {"server_update": Momentum(nesterov=True)}),
         ("scaffold", {"server_update": Yogi()}),
+        ("fedavg", {"local_update": LocalMomentum(memory="client", warmup=4)}),
+        ("fedcef", {"local_update": AdamW(memory="client", warmup=4), "compressor": TopK(ratio=0.2)}),
+        ("fedcef", {"local_update": DECOUPLED, "control": "direction", "compressor": TopK(ratio=0.2)}),
+        ("fedcef", {"metric": "adam", "downlink": "lossy", "compressor": TopK(ratio=0.2)}),
+        ("diloco", {"local_update": AdamW(schedule="cosine").for_steps(9)}),
+        ("demo", {"average": "all", "sign": False, "compressor": DCTTopK()}),
+        ("demo", {"compressor": DCTTopK()}),
     ],
 )
 def test_no_option_reads_anything_back(name, options):
@@ -282,6 +291,27 @@ def test_a_replayed_round_is_the_round(name, precision):
     assert captured._play.is_recorded
     assert torch.equal(eager.model(), captured.model())
     assert eager.ledger.totals() == captured.ledger.totals()
+
+
+@needs_cuda
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"local_update": AdamW(memory="client", warmup=5, schedule="cosine", weight_decay=0.1)},
+        {"local_update": Muon(proximal="decoupled", warmup=5), "control": "direction"},
+        {"local_update": LocalMomentum(nesterov=True), "metric": "adam"},
+        {"metric": "adam"},
+    ],
+    ids=["adamw", "muon", "momentum", "metric"],
+)
+def test_a_replayed_round_with_a_local_optimiser_is_the_round(options):
+    """Its steps know their number in the run, which one recording finds anew in every round."""
+    problem = images("float32")
+    algorithm = FedCEF(local_lr=0.002, local_steps=3, compressor=TopK(ratio=0.1), **options)
+    algorithm = fitted(problem, algorithm, 6)
+    eager, captured = (after(problem, algorithm, cuda_graphs=graphs) for graphs in (False, True))
+    assert captured._play.is_recorded
+    assert torch.equal(eager.model(), captured.model())
 
 
 @needs_cuda

@@ -20,6 +20,7 @@ import torch
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import Compressor, Identity, RandK, TopK
+from fedcef.optimizers import SGD, AdamW, LocalMomentum
 from fedcef.regularizers import L1, Zero
 from fedcef.wire import Dense
 
@@ -98,7 +99,14 @@ TABLE: dict[str, list[Exact | Biased | Vanishing]] = {
         Exact({"downlink": "lossy", "down_compressor": TopK(ratio=0.3)}),
         Exact({"downlink": "lossy", "down_compressor": TopK(ratio=0.3), "participation": "averaged"}),
         Biased(0.01, DRIFT, ONE_STEP, alike=False, options={"drift_weight": 0.0}),
+        Exact({"local_update": LocalMomentum(momentum=0.5)}),
+        Exact({"local_update": AdamW(eps=1.0, memory="client")}),
+        Exact({"metric": "adam", "metric_floor": 1.0}),
+        Exact({"local_update": LocalMomentum(momentum=0.5), "control": "direction"}),
     ],
+    "diloco": [Biased(0.2, JUMPS, SMOOTH, options={"local_update": SGD(), "momentum": 0.5})],
+    "sparseloco": [Biased(0.2, JUMPS, SMOOTH | WHOLE, options={"local_update": SGD()})],
+    "demo": [Biased(0.2, JUMPS, SMOOTH | WHOLE, options={"sign": False, "average": "all", "momentum_decay": 0.5})],
     "tamuna": [Exact(), Exact({"senders": 2}), Exact({"senders": 2, "probability": 0.5})],
     "fedcomloc": [Biased(0.4, MODEL, WHOLE, alike=False)],
     "fedavg": [Biased(0.2, COHORT, ONE_STEP)],

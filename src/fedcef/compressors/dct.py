@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from fedcef.compressors.compressor import Compressor
 from fedcef.compressors.sparsifiers import largest
 from fedcef.compressors.value_coders import ValueCoder, coded, coding_error
 from fedcef.core.layout import Layout
+from fedcef.core.parts import BY_ENGINE
 from fedcef.core.ranges import Count
 from fedcef.core.rng import Key
 from fedcef.wire import HEAD, Head, Payload, Reader, Sparse, WireError, as_values, encode_head, register_form
@@ -108,7 +109,7 @@ class DCTTopK(Compressor):
     """How they travel; "native" is the type in which the algorithm computes."""
     block: Block = 256
     """How many kept values share a scale, if they travel as multiples of one; 0: all."""
-    geometry: Geometry = ()
+    geometry: Geometry = field(default=(), metadata=BY_ENGINE)
     """Of the tensors; `fit` makes it.  Without it a vector is one row."""
 
     def fit(self, layout: Layout) -> DCTTopK:

@@ -36,6 +36,7 @@ ASKED_FOR = {
     r"compressors/randk: files/config/compressor/scaled is gone": "an older name of `unbiased`, read but not written",
     r".*_catch_up(_bytes)? is new.*": "what clients get because they were away has a column of its own",
     r".*config/algorithm/(participation|own_part|index_code) is new.*": "options of FedCEF that there were not",
+    r".*config/algorithm/(control|metric\w*) is new.*": "options of FedCEF that there were not",
     r"experiments/frontier_cifar10: files/([^/]*context/\w+ is new|summary was).*": "variants that there were not",
     r".*cohort.*(wire|paper)_down(_bytes)? was .*": "a snapshot goes to those who come back without its zeros",
 }

@@ -27,21 +27,32 @@ class RunId:
     """Which settings, and which run with them.
 
     A client tells by the first half whether the server means the experiment that it was started for; the second half is
-    drawn once by the server, so that a second run of the same experiment is another run.
+    drawn once by the server, so that a second run of the same experiment is another run.  If the model has frozen
+    parameters or buffers, which nobody sends, the second half ends in a digest of them.
     """
 
     settings: bytes  # 8
     nonce: bytes  # 8
 
     @classmethod
-    def new(cls, settings: Settings) -> RunId:
-        """The id of a run that begins now."""
-        return cls(settings_digest(settings), secrets.token_bytes(HALF))
+    def new(cls, settings: Settings, base: bytes = b"") -> RunId:
+        """The id of a run that begins now; `base` is the digest of what its model holds beside trained parameters."""
+        return cls(settings_digest(settings), secrets.token_bytes(HALF - len(base)) + base)
 
     @classmethod
     def read(cls, raw: bytes) -> RunId:
         """The id from its 16 bytes."""
         return cls(raw[:HALF], raw[HALF:])
+
+    def another_base(self, base: bytes) -> str:
+        """A sentence if this run's model has other frozen parameters or buffers than one with this digest."""
+        theirs = self.nonce[HALF - len(base) :] if base else b""
+        if theirs == base:
+            return ""
+        return (
+            f"The frozen parameters and buffers of the model here have the digest {base.hex()}, those of the run "
+            f"{theirs.hex()}; start with the same base model."
+        )
 
     def __bytes__(self) -> bytes:
         return self.settings + self.nonce
@@ -69,6 +80,10 @@ def settings_digest(settings: Settings) -> bytes:
     everyone = settings.clients_per_round in (0, settings.num_clients)
     idle = {"participation", "own_part"} if everyone or method.get("participation") == "averaged" else set()
     idle |= {"index_code"} if method.get("index_code") == "plain" else set()
+    idle |= {"control"} if method.get("control") == "gradient" else set()
+    idle |= {"metric", "metric_memory", "metric_floor"} if method.get("metric") == "plain" else set()
+    idle |= {"control"} if method.get("control") == "gradient" else set()
+    idle |= {"metric", "metric_memory", "metric_floor"} if method.get("metric") == "plain" else set()
     shared["algorithm"] = {key: value for key, value in method.items() if key not in idle}
     return hashlib.sha256(json.dumps(shared, sort_keys=True, default=str).encode()).digest()[:HALF]
 

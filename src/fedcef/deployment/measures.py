@@ -8,8 +8,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from fedcef.deployment.server_state import Evaluate
-from fedcef.problems.accuracy import find_metric
 from fedcef.problems.client_data import PooledData
+from fedcef.problems.metrics import find_metric
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.simulation.evaluation import Evaluator

@@ -1,4 +1,4 @@
-"""How many targets a model's outputs get right, and other measures of them by name.
+"""How many targets a model's outputs get right.
 
 Outputs have their classes on axis 1, as torch's cross_entropy has them: (B, C, …) for targets (B, …); or there is one
 output for each target, and its sign tells two classes apart.
@@ -6,18 +6,12 @@ output for each target, and its sign tells two classes apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from fedcef.core.errors import ConfigError, ProblemError
-from fedcef.core.parts import choose, imported, is_path
+from fedcef.core.errors import ProblemError
 
 IGNORED = -100  # the label that torch's losses pass over unless they are told another
-
-Metric = Callable[[Tensor, Tensor], Tensor]
-"""metric(outputs, targets): one number, of all outputs and targets of the test set at once."""
 
 
 def right_and_counted(outputs: Tensor, targets: Tensor, ignore_index: int = IGNORED) -> tuple[Tensor, Tensor]:
@@ -45,21 +39,3 @@ def balanced_accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     classes = targets.reshape(right.shape)
     labels = classes[counted].unique()  # type: ignore[no-untyped-call]
     return torch.stack([right[classes == label].double().mean() for label in labels]).mean()
-
-
-METRICS: dict[str, Metric] = {"balanced_accuracy": balanced_accuracy}
-
-
-def find_metric(name: str) -> tuple[str, Metric]:
-    """A metric by its name, or a function of the user's own by its import path; and what it is called in records."""
-    if not is_path(name):
-        return name, METRICS[choose("eval.metrics", name, METRICS)]
-    return name.rpartition(":")[2], imported("eval.metrics", name)
-
-
-def as_number(name: str, value: object) -> Tensor:
-    """What a metric returned, if it is one number."""
-    number = torch.as_tensor(value)
-    if number.ndim:
-        raise ConfigError(f"The metric {name} returned shape {tuple(number.shape)}; it must return one number.")
-    return number

@@ -16,12 +16,24 @@ from fedcef.core.round import POPULATION, draw_cohort
 from fedcef.core.threads import is_small, single_thread
 from fedcef.core.training import Weighting
 from fedcef.oracles.gradient_oracle import convolves
-from fedcef.problems.accuracy import IGNORED, as_number, find_metric, right_and_counted
+from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.client_data import Samples
+from fedcef.problems.metrics import (
+    ACCURACY,
+    LOSS,
+    Metric,
+    Sums,
+    Whole,
+    as_number,
+    find_metric,
+    ignored_by,
+    tells_loss,
+)
 from fedcef.problems.problem import Problem
 
 _OF_A_POPULATION = 1000  # clients that stand for all, where there are very many
 _CHUNK = 1000  # samples in one forward pass; it decides the order of sums, and so the last bits of records
+_TARGETS = 16_384  # the most targets in one, where samples have several: windows of tokens are a few at a time
 _ONE_BY_ONE = 100  # clients that are evaluated one after the other; more go together, with other last bits
 _TOGETHER = {False: 4000, True: 250}  # samples of clients that go together, by whether there are convolutions: measured
 
@@ -36,10 +48,11 @@ class Evaluator:
             0 means all, which is what F and its gradient are defined on.
         weighting: How the engine averages clients: alike, or by their number of samples.
         precision: The arithmetic of a GPU's products.
-        metrics: What else to measure on the test set: names in `METRICS`, or import paths "module:function" of
-            functions of all outputs and targets that return one number.
+        metrics: What else to measure on the test set: names in `METRICS`, functions of all outputs and targets that
+            return one number, or their import paths "module:function".
         clients: Over how many clients f and its gradient are taken, the same ones in every run; 0 means all, or 1,000
             of a population.
+        per_client: Whether to measure how unlike the clients are in accuracy, or in loss where there are no classes.
     """
 
     def __init__(
@@ -49,15 +62,18 @@ class Evaluator:
         train_samples: int = 0,
         weighting: Weighting = "uniform",
         precision: Precision = "float32",
-        metrics: Sequence[str] = (),
+        metrics: Sequence[str | Whole] = (),
         clients: int = 0,
+        per_client: bool = False,
     ) -> None:
         self.problem = problem
         self.step = step
         self._precision: Precision = precision
-        self._metrics = dict(map(find_metric, metrics))
         if metrics and problem.test is None:
-            raise ConfigError(f"eval.metrics are measured on a test set, and there is none; leave {metrics[0]} out.")
+            named = find_metric(metrics[0])[0]
+            raise ConfigError(f"eval.metrics are measured on a test set, and there is none; leave {named} out.")
+        self._metrics = _default_metrics(problem) | dict(map(find_metric, metrics))
+        self._per_client = per_client
         self._model = deepcopy(problem.model).eval()
         self._counted: int | None = None
         looked_at = _looked_at(problem.num_clients, clients)
@@ -70,7 +86,7 @@ class Evaluator:
         self._alone = list(zip(looked_at.tolist(), counts, weights, strict=True))
         self._groups: list[_Group] = []
         if len(sizes) > _ONE_BY_ONE and self._goes_together():
-            piece = _TOGETHER[convolves(problem.model)]
+            piece = min(_TOGETHER[convolves(problem.model)], _at_most(problem.example.targets, _TARGETS))
             self._groups = _groups([part for part in self._alone if part[1] <= piece], piece, problem.z0)
             self._alone = [part for part in self._alone if part[1] > piece]
 
@@ -87,9 +103,9 @@ class Evaluator:
     def _measure(self, x: Tensor) -> dict[str, Tensor]:
         problem = self.problem
         loss, gradient = self.loss_and_gradient(x)
-        measures = {}
-        if problem.test is not None and problem.classifies:
-            measures["accuracy"] = self._accuracy(x, problem.test)
+        tested = {} if problem.test is None else self._tested(x, problem.test)
+        first = [name for name in tested if name in ("accuracy", "test_loss")]
+        measures = {name: tested.pop(name) for name in first}
         moved = problem.regularizer.prox(x - self.step * gradient, self.step)
         measures["train_loss"] = loss
         measures["objective"] = loss + problem.regularizer.value(x)
@@ -98,9 +114,9 @@ class Evaluator:
         measures["density_1e-4"] = (x.abs() > 1e-4).double().mean()
         if problem.truth is not None:
             measures |= distance_to_truth(x, problem.truth, problem.layout.shapes)
-        if problem.test is not None and self._metrics:
-            measures |= self._own_metrics(x, problem.test)
-        return measures
+        if self._per_client:
+            measures |= self._unlike(x)
+        return measures | tested
 
     def loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f(x) = (weighted) mean over clients of the mean over their samples, and its gradient."""
@@ -150,23 +166,73 @@ class Evaluator:
         return True
 
     @torch.no_grad()
-    def _accuracy(self, x: Tensor, samples: Samples) -> Tensor:
-        ignored = getattr(self.problem.loss, "ignore_index", IGNORED)
-        tables = [
-            right_and_counted(self.problem.outputs(self._model, x, inputs), targets, ignored)
-            for inputs, targets in _chunks(samples)
-        ]
+    def _tested(self, x: Tensor, samples: Samples) -> dict[str, Tensor]:
+        """All measures on the test set, in one pass over it."""
+        totals: dict[str, Tensor] = {}
+        whole = {name: metric for name, metric in self._metrics.items() if not isinstance(metric, Sums)}
+        kept = []
+        for inputs, targets in _chunks(samples):
+            outputs = self.problem.outputs(self._model, x, inputs)
+            for name, metric in self._metrics.items():
+                if isinstance(metric, Sums):
+                    part = metric.of(self.problem, outputs, targets)
+                    totals[name] = totals[name] + part if name in totals else part
+            kept += [outputs] if whole else []
+        values = {name: as_number(name, metric(torch.cat(kept), samples.targets)) for name, metric in whole.items()}
+        for name, total in totals.items():
+            values[name] = self._value(name, total)
+        return {name: values[name] for name in self._metrics}
+
+    def _value(self, name: str, total: Tensor) -> Tensor:
+        metric = self._metrics[name]
+        assert isinstance(metric, Sums)
+        if metric is not ACCURACY:
+            return metric.value(self.problem, total)
         if self._counted is None:  # it is the same at every point: a GPU is made to wait for it once
-            self._counted = max(1, sum(int(counted.sum()) for _, counted in tables))
-        right = torch.zeros((), dtype=torch.int64, device=x.device)
-        for hits, counted in tables:
-            right += (hits & counted).sum()
-        return right.double() / self._counted
+            self._counted = max(1, int(total[1]))
+        return total[0].double() / self._counted
 
     @torch.no_grad()
-    def _own_metrics(self, x: Tensor, samples: Samples) -> dict[str, Tensor]:
-        outputs = torch.cat([self.problem.outputs(self._model, x, inputs) for inputs, _ in _chunks(samples)])
-        return {name: as_number(name, metric(outputs, samples.targets)) for name, metric in self._metrics.items()}
+    def _unlike(self, x: Tensor) -> dict[str, Tensor]:
+        """How unlike the clients are that are looked at, on the samples of theirs that f is taken on."""
+        name, metric = ("accuracy", ACCURACY) if self.problem.classifies else ("loss", LOSS)
+        values = []
+        for client, count, _ in self._alone:
+            sums = sum(
+                metric.of(self.problem, self.problem.outputs(self._model, x, inputs), targets)
+                for inputs, targets in _chunks(self.problem.data.samples(client, count))
+            )
+            values.append(metric.value(self.problem, torch.as_tensor(sums)).unsqueeze(0))
+        for group in self._groups:
+            batch = self.problem.data.batches(group.clients, group.rows)(0)
+            values.append(self._accuracies(x, batch) if name == "accuracy" else self._losses(x, batch))
+        return spread(name, torch.cat(values))
+
+    def _accuracies(self, x: Tensor, batch: Samples) -> Tensor:
+        """Each client's accuracy, (S,)."""
+        outputs = self.problem.outputs(self._model, x, batch.inputs.flatten(0, 1))
+        tables = right_and_counted(outputs, batch.targets.flatten(0, 1), ignored_by(self.problem))
+        right, counted = (table.reshape(len(batch), -1) for table in tables)
+        return (right & counted).sum(1).double() / counted.sum(1).clamp(min=1)
+
+
+def spread(name: str, values: Tensor) -> dict[str, Tensor]:
+    """How unlike clients are, from each one's accuracy or loss: mean, worst tenth, worst, standard deviation."""
+    higher = name == "accuracy"
+    return {
+        f"client_{name}_mean": values.mean(),
+        f"client_{name}_p10" if higher else f"client_{name}_p90": values.quantile(0.1 if higher else 0.9),
+        f"client_{name}_worst": values.min() if higher else values.max(),
+        f"client_{name}_std": values.std(correction=0),
+    }
+
+
+def _default_metrics(problem: Problem) -> dict[str, Metric]:
+    """What is measured on a test set unasked."""
+    if problem.test is None:
+        return {}
+    accuracy: dict[str, Metric] = {"accuracy": ACCURACY} if problem.classifies else {}
+    return accuracy | (dict([find_metric("loss")]) if tells_loss(problem) else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,4 +287,10 @@ def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> Tensor:
 
 
 def _chunks(samples: Samples) -> zip[tuple[Tensor, Tensor]]:
-    return zip(torch.split(samples.inputs, _CHUNK), torch.split(samples.targets, _CHUNK), strict=True)
+    size = min(_CHUNK, _at_most(samples.targets, _TARGETS))
+    return zip(torch.split(samples.inputs, size), torch.split(samples.targets, size), strict=True)
+
+
+def _at_most(targets: Tensor, limit: int) -> int:
+    """How many samples have so many targets, and at least one."""
+    return max(1, limit // max(1, targets.shape[1:].numel()))

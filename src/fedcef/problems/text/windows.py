@@ -43,6 +43,8 @@ class TextData(PoolData):
         super().__init__(Samples(tokens[:-1], tokens[1:]))
         self.tokens, self.lengths, self.context, self.windows = tokens, lengths, context, windows
         self.stride = stride or context
+        self.bytes_per_token: float | None = 1.0 if tokens.dtype == torch.uint8 else None
+        """How many bytes of text a token stands for on average, where it is known: for measures in bits per byte."""
         short = (lengths <= context).nonzero().flatten().tolist()
         if short:
             raise ProblemError(
@@ -89,7 +91,7 @@ class TextData(PoolData):
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> TextData:
         """The tokens on a device; there is nothing to compute in a floating type."""
-        return TextData(self.tokens.to(device), self.lengths.to(device), self.context, self.windows, self.stride)
+        return self._with(self.tokens.to(device), self.lengths.to(device))
 
     def only(self, clients: Sequence[int] | None) -> TextData:
         """The text of these clients alone."""
@@ -98,7 +100,12 @@ class TextData(PoolData):
         parts = torch.split(self.tokens, self.lengths.tolist())
         chosen = torch.tensor(list(clients), dtype=torch.int64, device=self.tokens.device)
         tokens = torch.cat([self.tokens[:0], *(parts[client] for client in clients)])
-        return TextData(tokens, self.lengths[chosen], self.context, self.windows, self.stride)
+        return self._with(tokens, self.lengths[chosen])
+
+    def _with(self, tokens: Tensor, lengths: Tensor) -> TextData:
+        data = TextData(tokens, lengths, self.context, self.windows, self.stride)
+        data.bytes_per_token = self.bytes_per_token
+        return data
 
     def checked(self, look: Look) -> TextData:
         """The same, after a look at the largest token, with others around it: a model that knows it knows all."""
@@ -135,10 +142,18 @@ def from_texts(
     context = check("context", Count, context)
     check("windows", Windows, windows)
     tokens = find_tokens(tokenizer)
-    parts = [tokens.encode([_bytes(d) for d in ([t] if isinstance(t, str | bytes) else t)]) for t in texts]
-    if not parts:
+    clients = [[_bytes(d) for d in ([t] if isinstance(t, str | bytes) else t)] for t in texts]
+    if not clients:
         raise ProblemError("The problem has no clients; give a text for each.")
-    return join_clients(parts, context, windows)
+    parts = [tokens.encode(documents) for documents in clients]
+    data = join_clients(parts, context, windows)
+    data.bytes_per_token = bytes_per_token([d for documents in clients for d in documents], sum(map(len, parts)))
+    return data
+
+
+def bytes_per_token(documents: Sequence[bytes], tokens: int) -> float:
+    """How many bytes a token of these documents stands for, the mark of a document's end being one of them."""
+    return sum(len(document) + 1 for document in documents) / max(1, tokens)
 
 
 def join_clients(parts: Sequence[Tensor], context: int, windows: Windows = "drawn") -> TextData:

@@ -221,3 +221,20 @@ def test_the_command_takes_a_module_and_a_shape(python_run, tmp_path, capsys):
     assert "Wrote" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="must be whole numbers with commas between"):
         app([*words, "--input-shape", "4x4"], standalone_mode=False)
+
+
+def test_frozen_parameters_and_buffers_come_from_the_file(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+    model.train()(torch.randn(20, 4))
+    model[0].requires_grad_(False)
+    data = [(torch.randn(8, 4), torch.randint(0, 3, (8,))) for _ in range(2)]
+    problem = Problem.build(model, nn.functional.cross_entropy, data, buffers="frozen")
+    history = fedcef.run(problem, FedAvg(local_lr=0.1), rounds=2, out=tmp_path / "run")
+    fresh = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))  # of other numbers
+    trained = load_trained(tmp_path / "run", fresh)
+    inputs = trained.inputs(5)
+    assert torch.equal(trained.model(inputs), history.model.eval()(inputs))
+    assert trained.model[1].num_batches_tracked == 1
+    assert "cannot be shrunk" in export_model(tmp_path / "run", model=fresh).note
+    assert load_file(tmp_path / "run" / "export.safetensors").keys() == model.state_dict().keys()

@@ -80,3 +80,11 @@ def test_ignored_samples_do_not_count():
 def test_others_are_refused(model, options):
     with pytest.raises(ConfigError, match="needs a chain of linear layers"):
         make_oracle(problem(model), Training(oracle="layered", **options))
+
+
+@pytest.mark.parametrize("frozen", ["1.weight", "1.bias"])
+def test_frozen_parameters_are_not_left_out_silently(frozen):
+    model = CHAINS["mlp"]().double()
+    model.get_parameter(frozen).requires_grad_(False)
+    with pytest.raises(ConfigError, match="needs a chain of linear layers"):
+        make_oracle(problem(lambda: model), Training(oracle="layered"))

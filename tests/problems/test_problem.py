@@ -149,19 +149,6 @@ def test_shared_parameters_are_one_stretch():
     assert state["first.weight"].data_ptr() != state["second.weight"].data_ptr()  # as safetensors wants them
 
 
-def test_batch_normalisation_is_refused_by_name():
-    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
-    with refused("1.running_mean, 1.running_var, 1.num_batches_tracked") as info:
-        build(model)
-    assert "nn.GroupNorm" in str(info.value)
-    assert "track_running_stats=False" in str(info.value)
-
-
-def test_many_buffers_are_not_all_listed():
-    with refused("(0.running_mean, 0.running_var, 0.num_batches_tracked, …)"):
-        build(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3), nn.BatchNorm1d(3)))
-
-
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(5, track_running_stats=False), nn.GroupNorm(1, 5), nn.LayerNorm(5)])
 @pytest.mark.parametrize("oracle", ["loop", "stacked"])
 def test_normalisation_without_buffers_works(norm, oracle):
@@ -175,13 +162,6 @@ def test_normalisation_without_buffers_works(norm, oracle):
         loss = cross_entropy(model(x), y)
         expected = nn.utils.parameters_to_vector(torch.autograd.grad(loss, list(model.parameters())))
         assert torch.allclose(found[i], expected, rtol=0, atol=1e-12)
-
-
-def test_a_frozen_parameter_is_refused():
-    model = nn.Linear(4, 3)
-    model.bias.requires_grad_(False)
-    with refused("The parameter bias is frozen (requires_grad=False); make it trainable or a constant."):
-        build(model)
 
 
 def test_a_module_without_parameters_is_refused():

@@ -69,7 +69,7 @@ class Coordinator:
         """
         disk, folder, protocol = disk or Disk(), RunFolder.new(path), Protocol(settings, problem)
         clients_needed(protocol, deployment or settings.deployment)  # what cannot run leaves no folder behind
-        disk.replace(path / "run.json", json.dumps({"run": str(RunId.new(settings))}).encode())
+        disk.replace(path / "run.json", json.dumps({"run": str(RunId.new(settings, protocol.base))}).encode())
         folder.create(settings.to_toml())
         return cls(ServerState(protocol, folder, disk, evaluate, tell), deployment)
 

@@ -25,7 +25,7 @@ class Protocol:
         if settings.compressor["name"] == "auto":
             raise ConfigError("compressor auto chooses in the simulator only; name what it chose there.")
         self.settings, self.num_clients = settings, settings.num_clients
-        self.z0, self.state_dict = problem.z0.cpu(), problem.state_dict
+        self.z0, self.state_dict, self.base = problem.z0.cpu(), problem.state_dict, problem.base_digest
         self.rounds = Rounds(settings, settings.num_clients)
         self.algorithm = settings.build_algorithm(problem).for_share(self.rounds.share)
         self.clients_have_state = bool(self.algorithm.client_init(self.z0))

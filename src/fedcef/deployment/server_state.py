@@ -67,6 +67,8 @@ class ServerState:
         self.run = read_run_id(path / "run.json")
         if self.run.settings != settings_digest(protocol.settings):
             raise RunError(f"{folder.config} is not as the run was begun with; put it back, or begin a new run.")
+        if objection := self.run.another_base(protocol.base):
+            raise RunError(objection)
         self.roster = Roster(path / "clients.jsonl", n, disk)
         self.up_parts = protocol.up_parts()
 

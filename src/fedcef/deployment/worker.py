@@ -85,7 +85,7 @@ class Worker:
             return "The server's settings are not this client's; start it with the same TOML file and version."
         if order.client != self.client:
             return f"The order is for client {order.client}; this is client {self.client}."
-        return ""
+        return order.run.another_base(self.protocol.base)
 
     def _refuse(self, order: Order, reason: str) -> bytes:
         self.tell(reason)

@@ -107,15 +107,17 @@ def _first_inputs(module: nn.Module) -> tuple[int, ...]:
 
 @torch.no_grad()
 def _load(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Put trained parameters into a module; tied ones may stand there under each of their names."""
-    wanted, known = dict(module.named_parameters()), dict(module.named_parameters(remove_duplicate=False))
+    """Put a model's tensors into a module; tied ones may stand there under each of their names."""
+    buffers = {name: buffer for name, buffer in module.named_buffers() if name in weights}
+    wanted = dict(module.named_parameters()) | buffers
+    known = module.state_dict().keys()
     wrong = [name for name in wanted if name not in weights or weights[name].shape != wanted[name].shape]
     wrong += [name for name in weights if name not in known]
     if wrong:
         raise RunError(f"{path} does not fit the model: {wrong[0]} differs or is missing.")
-    module.to(next(iter(weights.values())).dtype)
-    for name, parameter in module.named_parameters():
-        parameter.copy_(weights[name])
+    module.to(torch.float64 if any(tensor.dtype == torch.float64 for tensor in weights.values()) else torch.float32)
+    for name, tensor in wanted.items():
+        tensor.data = weights[name]
 
 
 def _try_out(trained: Trained) -> None:

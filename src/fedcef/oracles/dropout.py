@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedcef.core.masks import Chance
+from fedcef.problems.buffers import Statistics
 
 Shape = tuple[int, ...]
 
@@ -51,9 +52,9 @@ class Copy:
     masks: Masks
 
     @classmethod
-    def of(cls, model: nn.Module) -> Copy:
-        """A copy of the model, which itself stays as it is."""
-        copy, masks = deepcopy(model).train(), Masks()
+    def of(cls, model: nn.Module, statistics: Statistics = Statistics()) -> Copy:
+        """A copy of the model, which itself stays as it is; layers with running statistics have a mode of their own."""
+        copy, masks = statistics.train(deepcopy(model)), Masks()
         for layer in copy.modules():
             if isinstance(layer, _DropoutNd) and type(layer) in _MASK_SHAPES:
                 layer.forward = partial(_forward, layer, masks)

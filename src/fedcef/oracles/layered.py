@@ -147,7 +147,7 @@ def read_layers(steps: Sequence[Step], layout: Layout, flat: bool) -> Sequence[L
         if kinds[n] == "A":
             continue
         weight, bias = places.get(f"{step.name}.weight"), places.get(f"{step.name}.bias")
-        if weight is None:  # a tied one, under another name
+        if weight is None or (step.module.bias is not None and bias is None):  # tied, under another name, or frozen
             return None
         after = steps[n + 1].module if kinds[n + 1 : n + 2] == "A" else nn.Identity()
         layers.append(Layer(weight[0], bias and bias[0], tuple(weight[1]), after))

@@ -92,6 +92,6 @@ class ClientLoop(GradientOracle):
     def _copy(self) -> Copy:
         """This thread's own copy of the model: functional_call swaps its parameters while it runs."""
         if not hasattr(self._thread, "copy"):
-            self._thread.copy = Copy.of(self.problem.model)
+            self._thread.copy = Copy.of(self.problem.model, self.problem.statistics)
         copy: Copy = self._thread.copy
         return copy

@@ -21,7 +21,7 @@ from fedcef.problems.federated import Federated
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.problem import Problem, Samples
-from fedcef.problems.source import ProblemSource, seeded_model
+from fedcef.problems.source import ProblemSource, buffers_of, seeded_model
 from fedcef.problems.text.sources import StandardLibrary, Text
 from fedcef.regularizers import Zero
 
@@ -62,6 +62,7 @@ class Classification(ProblemSource):
             clients=self._clients(Samples(data.train_inputs, data.train_targets), num_clients, seed),
             test=Samples(data.test_inputs, data.test_targets),
             augment=AUGMENTATIONS[self.augment],
+            buffers=buffers_of(model),
         )
 
     def _clients(self, pool: Samples, num_clients: int, seed: int) -> ClientData:

@@ -16,7 +16,7 @@ from fedcef.core.ranges import Count, NotNegative
 from fedcef.problems.client_data import PooledData, Samples
 from fedcef.problems.data.federated_files import FORMATS, Examples, FederatedFiles
 from fedcef.problems.problem import Problem
-from fedcef.problems.source import ProblemSource, seeded_model
+from fedcef.problems.source import ProblemSource, buffers_of, seeded_model
 from fedcef.problems.text.loss import next_token_loss
 from fedcef.problems.text.tokens import ByteTokens, Tokens, find_tokens
 from fedcef.problems.text.windows import TextData, Windows
@@ -67,6 +67,7 @@ class Federated(ProblemSource):
             nn.functional.cross_entropy,
             clients=clients,
             test=tested,
+            buffers=buffers_of(model),
         )
 
     def _shaped(self, examples: Examples) -> Samples:
@@ -106,6 +107,7 @@ class Federated(ProblemSource):
             next_token_loss,
             clients=data(parts),
             test=data([held]).samples(0, self.test_windows or None),
+            buffers=buffers_of(model),
         )
 
 

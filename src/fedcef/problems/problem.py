@@ -14,6 +14,7 @@ from torch.func import functional_call
 from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
 from fedcef.problems.augment import CropFlip
+from fedcef.problems.buffers import Buffers, Statistics, constants, digest
 from fedcef.problems.client_data import ClientData, PooledData, Samples
 from fedcef.problems.reading import read_clients, read_samples
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
@@ -42,6 +43,8 @@ class Problem:
     equal_sizes: bool = True
     """Whether all clients have equally many samples.  One client's part of a problem keeps what the whole one says, so
     that a deployed client computes in the simulator's way."""
+    statistics: Statistics = Statistics()
+    """The layers of the model with running statistics, and what becomes of them."""
 
     @classmethod
     def build(
@@ -52,13 +55,15 @@ class Problem:
         test: Any = None,
         regularizer: Regularizer | None = None,
         augment: CropFlip | None = None,
+        buffers: Buffers = "constant",
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
         `clients` is a list of those, which are copied into one table, or a source of `fedcef.clients`, which reads a
-        client when it is needed.  The start point is the module's parameters as they are.  `augment` changes the images
-        of minibatches at random.  Without clients it is what the server of a deployment knows; then there must be a
-        test set.
+        client when it is needed.  The start point is the module's parameters as they are; frozen ones
+        (requires_grad=False) and buffers that no pass changes are kept, and nobody sends them.  `buffers` says what
+        becomes of running statistics: "frozen" keeps them, too.  `augment` changes the images of minibatches at random.
+        Without clients it is what the server of a deployment knows; then there must be a test set.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
@@ -91,7 +96,7 @@ class Problem:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
             )
-        return replace(problem, data=try_out(problem))
+        return try_out(problem, buffers)
 
     @property
     def num_clients(self) -> int:
@@ -142,15 +147,23 @@ class Problem:
         """The model's outputs with the parameters x, (p,)."""
         return functional_call(model, self.layout.unflatten(x), (inputs,))  # type: ignore[no-any-return]
 
+    @property
+    def base_digest(self) -> bytes:
+        """Tells apart models with other frozen parameters or buffers; empty if there are none."""
+        return digest(constants(self.model))
+
     def state_dict(self, x: Tensor) -> dict[str, Tensor]:
-        """The parameters x, (p,), as `load_state_dict` takes them: copies by name, tied ones under each of their names.
+        """The model with the parameters x, (p,), as `load_state_dict` takes it: copies by name, tied ones under each.
+
+        Frozen parameters and buffers are in it; `layout.names` are the names of what was trained.
 
         >>> problem.model.load_state_dict(problem.state_dict(problem.z0))
         """
         tensors = self.layout.unflatten(x.detach())
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         everything = self.model.named_parameters(remove_duplicate=False)
-        return {name: tensors[names[id(parameter)]].clone() for name, parameter in everything}
+        trained = {n: tensors[names[id(p)]].clone() for n, p in everything if p.requires_grad}
+        return trained | {name: kept.to(x.device, copy=True) for name, kept in constants(self.model).items()}
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
         """The same problem on another device, or computed in another floating type."""

@@ -12,6 +12,7 @@ from torch import nn
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import choose, is_path, unknown_key
 from fedcef.core.rng import Purpose, data_key
+from fedcef.problems.buffers import BUFFERS, Buffers
 from fedcef.problems.models import MODELS
 from fedcef.problems.own import call
 from fedcef.problems.problem import Problem
@@ -33,20 +34,26 @@ def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_clas
     """A model by name or import path, its start drawn by torch's usual rules from a generator seeded for this run.
 
     It is called with the shape of an input, the number of classes and the other keys of the section: a model of the
-    catalogue, or a function or class of the user's own.
+    catalogue, or a function or class of the user's own.  What becomes of its running statistics, `buffers_of(section)`,
+    is the problem's business.
     """
     name = section.get("name", "softmax")
-    options = {key: value for key, value in section.items() if key != "name"}
+    options = {key: value for key, value in section.items() if key not in ("name", "buffers")}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(data_key(seed, Purpose.PARAMETERS)))
         if is_path(name):
             model = call("model.name", name, input_shape, num_classes, **options)
         else:
             kind = MODELS[choose("model.name", name, MODELS)]
-            allowed = ["name", *list(inspect.signature(kind).parameters)[2:]]
+            allowed = ["name", "buffers", *list(inspect.signature(kind).parameters)[2:]]
             if unknown := options.keys() - allowed:
                 raise ConfigError(unknown_key(f"model.{min(unknown)}", [f"model.{option}" for option in allowed]))
             model = kind(input_shape, num_classes, **options)
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{name} returned {type(model).__name__}; it must return a torch.nn.Module.")
     return model
+
+
+def buffers_of(section: dict[str, Any]) -> Buffers:
+    """What the section of a model says of its running statistics."""
+    return choose("model.buffers", section.get("buffers", BUFFERS[0]), BUFFERS)  # type: ignore[return-value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,32 +13,23 @@ from torch import Tensor, nn
 
 from fedcef.core.errors import ProblemError
 from fedcef.problems.accuracy import right_and_counted
-from fedcef.problems.client_data import ClientData, Samples
+from fedcef.problems.buffers import Buffers, Statistics
+from fedcef.problems.client_data import Samples
 
 if TYPE_CHECKING:
     from fedcef.problems.problem import Problem
 
 
 def trainable_parameters(model: Any) -> dict[str, Tensor]:
-    """The parameters of a module; one that carries more than those is refused."""
+    """The parameters of a module that are not frozen."""
     if not isinstance(model, nn.Module):
         what = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise ProblemError(f"The model is {what}; it must be a torch.nn.Module, made and ready to be called.")
-    buffers = [name for name, _ in model.named_buffers()]
-    if buffers:
-        raise ProblemError(
-            f"The model has buffers that are not parameters ({', '.join(buffers[:3])}{', …' if buffers[3:] else ''}); "
-            "they would neither be averaged nor sent.  Replace batch normalisation by nn.GroupNorm, or build it "
-            "with track_running_stats=False."
-        )
-    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    if frozen:
-        raise ProblemError(
-            f"The parameter {frozen[0]} is frozen (requires_grad=False); make it trainable or a constant."
-        )
-    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    everything = dict(model.named_parameters())
+    parameters = {name: p.detach() for name, p in everything.items() if p.requires_grad}
     if not parameters:
-        raise ProblemError("The model has no parameters to train.")
+        why = ": all of them are frozen (requires_grad=False); make some trainable" if everything else ""
+        raise ProblemError(f"The model has no parameters to train{why}.")
     kinds = {p.dtype for p in parameters.values()}
     if len(kinds) > 1 or kinds & {torch.float16, torch.bfloat16}:
         raise ProblemError(f"The parameters must all be float32 or all float64; found {sorted(map(str, kinds))}.")
@@ -56,27 +48,32 @@ def check_loss(loss: Any) -> None:
         )
 
 
-def try_out(problem: Problem) -> ClientData:
+def try_out(problem: Problem, buffers: Buffers = "constant") -> Problem:
     """Fail here, with a sentence, rather than in the middle of a run.
 
-    Returns the clients' samples as they are to be used: those that are read later are looked at then.
+    Returns the problem as it is to be used: what becomes of its buffers is known, and samples that are read later are
+    looked at then.
     """
     test = problem.test
     first = problem.client_samples(0, 2) if problem.num_clients else _first(test)
-    outputs, value = _evaluate(problem, first, "client 0" if problem.num_clients else "the test set")
+    problem = replace(problem, statistics=Statistics.of(problem.model, buffers, first.inputs))
+    tried = problem
+    if [*problem.model.buffers()]:  # which a pass may change, and the user's module stays as it is
+        tried = replace(problem, model=problem.statistics.train(deepcopy(problem.model)))
+    outputs, value = _evaluate(tried, first, "client 0" if problem.num_clients else "the test set")
     if not isinstance(value, Tensor) or value.ndim != 0:
         what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}, not a tensor"
         raise ProblemError(f"The loss must return one number, the mean over the batch; it returned {what}.")
     with torch.random.fork_rng(devices=[]):  # what is tried from here on leaves the user's random numbers alone
-        _check_gradient(problem, first)
+        _check_gradient(tried, first)
         _check_mean(problem, outputs, first.targets, value)
         data = problem.data.checked(_LabelCheck(problem, outputs))
         if test is not None:
-            outputs, _ = _evaluate(problem, _first(test), "the test set")
+            outputs, _ = _evaluate(tried, _first(test), "the test set")
             _LabelCheck(problem, outputs)(test, lambda row: "The test set")
             if problem.classifies:
                 right_and_counted(outputs, _first(test).targets)
-    return data
+    return replace(problem, data=data)
 
 
 def _first(samples: Samples | None) -> Samples:

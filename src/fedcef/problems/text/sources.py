@@ -16,7 +16,7 @@ from fedcef.core.errors import ConfigError, DataError
 from fedcef.core.ranges import Count, NotNegative
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
-from fedcef.problems.source import ProblemSource, seeded_model
+from fedcef.problems.source import ProblemSource, buffers_of, seeded_model
 from fedcef.problems.text.corpus import (
     Document,
     checksum,
@@ -75,6 +75,7 @@ class LanguageModelling(ProblemSource):
             next_token_loss,
             clients=join_clients(parts, self.context, self.windows),
             test=self._test(tokens.encode(tested)),
+            buffers=buffers_of(model),
         )
 
     def found(self) -> dict[str, Any]:

@@ -1,0 +1,136 @@
+"""What of a model is not trained: frozen parameters, and buffers.
+
+Frozen parameters (requires_grad=False) and buffers that no pass changes are constants: everyone has them, nobody sends
+them, and a digest tells whether all have the same.  Buffers that a training pass changes are running statistics; what
+becomes of them is chosen, because a flat vector of parameters is all that is averaged and sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+
+from fedcef.core.errors import ProblemError
+
+Buffers = Literal["constant", "frozen"]
+"""How buffers are treated: none may change, or the statistics stay as they are."""
+BUFFERS: tuple[Buffers, ...] = ("constant", "frozen")
+
+DIGEST = 4  # bytes: as many as a run's id has room for
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The layers of a model with running statistics, which stay in evaluation mode while the others train."""
+
+    layers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, model: nn.Module, choice: Buffers, inputs: Tensor) -> Statistics:
+        """Those that a training pass on these inputs changes; refused if the choice has no place for them."""
+        if choice not in BUFFERS:
+            raise ProblemError(f"buffers is {choice!r}; it must be one of {', '.join(map(repr, BUFFERS))}.")
+        moving = _moving(deepcopy(model).train(), inputs) if [*model.buffers()] else []
+        if not moving:
+            return cls()
+        if choice == "constant":
+            raise ProblemError(
+                f"The model has buffers that training changes ({_some(moving)}); they would neither be averaged nor "
+                "sent.  Keep them as they are by buffers='frozen', replace batch normalisation by nn.GroupNorm "
+                "(fedcef.group_norm does), or build it with track_running_stats=False."
+            )
+        found = cls(tuple(dict.fromkeys(name.rpartition(".")[0] for name in moving)))
+        if moving := _changed(found.train(deepcopy(model)), inputs):
+            raise ProblemError(
+                f"The model changes buffers in evaluation mode, too ({_some(moving)}); make them no buffers, or leave "
+                "them as they are."
+            )
+        return found
+
+    def train(self, model: nn.Module) -> nn.Module:
+        """The module itself, put into training mode but for these layers."""
+        model.train()
+        for name in self.layers:
+            model.get_submodule(name).training = False  # not what lies within it
+        return model
+
+
+def constants(model: nn.Module) -> dict[str, Tensor]:
+    """Frozen parameters and buffers by name, as a `state_dict` has them: tied ones under each of their names."""
+    frozen = {n: p.detach() for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    saved = model.state_dict().keys()
+    return frozen | {n: b for n, b in model.named_buffers(remove_duplicate=False) if n in saved}
+
+
+def digest(tensors: dict[str, Tensor]) -> bytes:
+    """Tells apart constants that differ in a name or in a single bit; without any, nothing."""
+    state = hashlib.blake2b(digest_size=DIGEST)
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        state.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return state.digest() if tensors else b""
+
+
+def group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
+    """A copy of a model with group in place of batch normalisation, which has no statistics to average or to send.
+
+    Scales and shifts are kept, trained or frozen as they were.  A layer gets at most `groups` groups, and as many as
+    leave at least two channels in each: the most that divide its channels.
+
+    >>> problem = Problem.build(group_norm(torchvision.models.resnet18(num_classes=10)), loss, clients)
+    """
+    if groups < 1:
+        raise ProblemError(f"groups is {groups}; it must be 1 or more.")
+    made: dict[int, nn.Module] = {}
+    root = nn.ModuleDict({"model": deepcopy(model)})
+    for parent in list(root.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, _BatchNorm):
+                setattr(parent, name, made.setdefault(id(child), _grouped(child, groups)))
+    return root["model"]
+
+
+def _grouped(layer: _BatchNorm, groups: int) -> nn.GroupNorm:
+    channels = layer.num_features
+    count = max(n for n in range(1, channels + 1) if channels % n == 0 and n <= max(1, min(groups, channels // 2)))
+    made = nn.GroupNorm(count, channels, layer.eps, layer.affine).train(layer.training)
+    if layer.affine:
+        made.weight, made.bias = layer.weight, layer.bias
+    return made
+
+
+def _moving(model: nn.Module, inputs: Tensor) -> list[str]:
+    """The buffers that a training pass changes; those of torch's own layers are known without one."""
+    known = [
+        name for name, layer in model.named_modules() if isinstance(layer, _NormBase) and layer.track_running_stats
+    ]
+    changed = set(_changed(model, inputs))
+    return [name for name, _ in model.named_buffers() if name in changed or name.rpartition(".")[0] in known]
+
+
+def _changed(model: nn.Module, inputs: Tensor) -> list[str]:
+    """The buffers that a pass changes, or none if it fails: what does not fit is told when the problem is tried out."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[inputs.device] if inputs.is_cuda else []):
+            model(inputs)
+    except Exception:  # whatever the user's module says to these inputs
+        return []
+    after = dict(model.named_buffers())
+    return [name for name in after if name not in before or not _same(after[name], before[name])]
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])}{', …' if names[3:] else ''}"

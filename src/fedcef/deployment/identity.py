@@ -82,8 +82,6 @@ def settings_digest(settings: Settings) -> bytes:
     idle |= {"index_code"} if method.get("index_code") == "plain" else set()
     idle |= {"control"} if method.get("control") == "gradient" else set()
     idle |= {"metric", "metric_memory", "metric_floor"} if method.get("metric") == "plain" else set()
-    idle |= {"control"} if method.get("control") == "gradient" else set()
-    idle |= {"metric", "metric_memory", "metric_floor"} if method.get("metric") == "plain" else set()
     shared["algorithm"] = {key: value for key, value in method.items() if key not in idle}
     return hashlib.sha256(json.dumps(shared, sort_keys=True, default=str).encode()).digest()[:HALF]
 

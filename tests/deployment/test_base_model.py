@@ -17,7 +17,7 @@ from .loopback import Loopback
 from .setting import equal, simulation, small_settings
 
 
-def build_problem(num_clients: int, seed: int, clients: Clients, base: float = 0.0, statistics: bool = False):
+def build_problem(num_clients: int, seed: int, clients: Clients, base: float = 0.0, buffers: str = "constant"):
     """A frozen first layer, with batch normalisation or a table of constants after it, and a head to train."""
     features, labels = map(torch.from_numpy, load_breast_cancer(return_X_y=True))
     x = ((features - features.mean(0)) / features.std(0)).float()
@@ -27,12 +27,12 @@ def build_problem(num_clients: int, seed: int, clients: Clients, base: float = 0
         model = nn.Sequential(nn.Linear(30, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
         model.train()(x)
     model[0].requires_grad_(False).weight.add_(base)
-    if not statistics:
+    if buffers == "constant":
         model[1] = nn.Identity()
         model[1].register_buffer("table", torch.arange(3.0))
     wanted = range(num_clients) if clients is None else clients
     return Problem.build(
-        model, nn.functional.cross_entropy, [parts[n] for n in wanted], test=(x[200:], labels[200:]), buffers="frozen"
+        model, nn.functional.cross_entropy, [parts[n] for n in wanted], test=(x[200:], labels[200:]), buffers=buffers
     )
 
 
@@ -40,11 +40,11 @@ def settings_of(**options):
     return small_settings("fedcef", rounds=4, data={"name": f"{__name__}:build_problem", **options})
 
 
-@pytest.mark.parametrize("statistics", [False, True], ids=["constants", "statistics"])
-def test_it_is_the_simulated_run(tmp_path, statistics):
-    settings = settings_of(statistics=statistics)
+@pytest.mark.parametrize("buffers", ["constant", "frozen", "local"])
+def test_it_is_the_simulated_run(tmp_path, buffers):
+    settings = settings_of(buffers=buffers)
     deployed, simulated = Loopback(settings, tmp_path), simulation(settings)
-    assert deployed.server.state.protocol.dim == (34 if statistics else 18)
+    assert deployed.server.state.protocol.dim == (18 if buffers == "constant" else 34)
     while not deployed.server.finished:
         deployed.play()
         simulated.step()

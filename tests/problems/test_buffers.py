@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 import fedcef
 from fedcef import L1, FedAvg, FedCEF, Problem, TopK, run
 from fedcef.core.errors import ConfigError, ProblemError
-from fedcef.problems.buffers import constants, digest
+from fedcef.problems.buffers import digest, untrained
 from fedcef.runs.settings import Settings
 
 
@@ -217,13 +217,19 @@ def test_constant_buffers_change_nothing(oracle):
 def test_running_statistics_are_refused_with_the_choices():
     with refused("(1.running_mean, 1.running_var, 1.num_batches_tracked)") as info:
         build(normalised())
-    for choice in ("buffers='frozen'", "nn.GroupNorm", "fedcef.group_norm", "track_running_stats=False"):
+    for choice in (
+        "buffers='frozen'",
+        "buffers='local'",
+        "nn.GroupNorm",
+        "fedcef.group_norm",
+        "track_running_stats=False",
+    ):
         assert choice in str(info.value)
     with refused("(0.running_mean, 0.running_var, 0.num_batches_tracked, …)"):
         build(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3), nn.BatchNorm1d(3)))
     with refused("(mean)"):
         build(Counting())
-    with refused("buffers is 'kept'; it must be one of 'constant', 'frozen'"):
+    with refused("buffers is 'kept'; it must be one of 'constant', 'frozen', 'local'"):
         build(normalised(), buffers="kept")
 
 
@@ -266,6 +272,56 @@ def test_a_layer_of_ones_own_is_frozen_without_what_lies_within_it():
     assert torch.equal(problem.model.mean, torch.zeros(4))
     with refused("changes buffers in evaluation mode, too (mean)"):
         build(Counting(always=True), buffers="frozen")
+
+
+@pytest.mark.parametrize("oracle", ["loop", "stacked"])
+def test_local_statistics_are_each_batch_s_own_and_those_of_the_test_inputs(oracle):
+    model, (inputs, targets) = normalised(), table(11, seed=3)
+    before = deepcopy(model.state_dict())
+    problem = build(model, buffers="local")
+    options = {"rounds": 5, "batch_size": 4, "oracle": oracle, "clients_per_round": 2}
+    trained = run(problem, METHODS[1], **options)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+    untracked = deepcopy(model)
+    untracked[1] = nn.BatchNorm1d(6, track_running_stats=False)
+    untracked[1].load_state_dict({name: before[f"1.{name}"] for name in ("weight", "bias")})
+    same = run(build(untracked), METHODS[1], **options)
+    assert all(torch.equal(same.parameters[name], trained.parameters[name]) for name in same.parameters)
+    assert same.bytes == trained.bytes
+
+    final = trained.model.eval().requires_grad_(False)
+    z = final[0](inputs)
+    assert torch.allclose(final[1].running_mean, z.mean(0), rtol=0, atol=1e-6)
+    assert torch.allclose(final[1].running_var, z.var(0), rtol=0, atol=1e-6)
+    assert trained["accuracy"][-1] == pytest.approx(float((final(inputs).argmax(1) == targets).double().mean()))
+    loss = sum(float(cross_entropy(final(x), y)) for x, y in SHARDS) / 3
+    assert trained["train_loss"][-1] == pytest.approx(loss, abs=1e-6)
+
+
+def test_local_statistics_of_ones_own_inputs():
+    model, mine, other = normalised(), table(20, seed=5)[0], table(30, seed=6)[0] + 1
+    problem = build(model, buffers="local", calibration=other)
+    with torch.no_grad():
+        z = model[0](mine)
+        assert torch.allclose(problem.state_dict(problem.z0, mine)["1.running_mean"], z.mean(0), rtol=0, atol=1e-6)
+        by_default = problem.to("cpu", torch.float64).state_dict(problem.z0.double())["1.running_mean"]
+        assert torch.allclose(by_default.float(), model[0](other).mean(0), rtol=0, atol=1e-6)
+    without_test = Problem.build(model, cross_entropy, SHARDS, buffers="local")
+    assert torch.equal(without_test.calibration, torch.cat([x for x, _ in SHARDS]))
+    with refused("calibration must be a tensor with two or more inputs of shape (4,), torch.float32."):
+        build(model, buffers="local", calibration=other[:, 1:])
+    with refused("calibration is for a model with batch normalisation and buffers='local'; leave it out."):
+        build(model, buffers="frozen", calibration=other)
+    with refused("buffers='local' is for batch normalisation; the buffers of Counting can only be kept"):
+        build(Counting(), buffers="local")
+
+
+def test_local_statistics_are_nobody_else_s_business():
+    model, other = normalised(), normalised()
+    other[1].running_mean.add_(1)
+    assert build(model, buffers="local").base_digest == build(other, buffers="local").base_digest == b""
+    assert build(model, buffers="frozen").base_digest != build(other, buffers="frozen").base_digest
 
 
 def test_from_settings():
@@ -320,6 +376,6 @@ def test_the_digest_tells_bits_and_names_apart():
     with torch.no_grad():
         other[0].bias[0] = torch.nextafter(other[0].bias[0], torch.tensor(9.0))
     assert build(one).base_digest != build(other).base_digest
-    tensor = constants(one)["0.bias"]
+    tensor = untrained(one)["0.bias"]
     assert digest({"a": tensor}) != digest({"b": tensor})
     assert digest({"a": tensor}) != digest({"a": tensor.view(2, 3)})

@@ -11,26 +11,34 @@ import hashlib
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedcef.core.errors import ProblemError
 
-Buffers = Literal["constant", "frozen"]
-"""How buffers are treated: none may change, or the statistics stay as they are."""
-BUFFERS: tuple[Buffers, ...] = ("constant", "frozen")
+Buffers = Literal["constant", "frozen", "local"]
+"""How buffers are treated: none may change; statistics stay as they are; or every batch has its own, and whoever uses
+the model takes those of their inputs."""
+BUFFERS: tuple[Buffers, ...] = ("constant", "frozen", "local")
 
 DIGEST = 4  # bytes: as many as a run's id has room for
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The layers of a model with running statistics, which stay in evaluation mode while the others train."""
+    """The layers of a model with running statistics.
+
+    Frozen ones stay in evaluation mode while the others train.  Local ones normalise by each batch as they train, which
+    needs no running statistics: there is nothing to average, to send or to keep.  What a trained model is used with is
+    a function of its parameters and of some inputs (`calibrate`).
+    """
 
     layers: tuple[str, ...] = ()
+    local: bool = False
 
     @classmethod
     def of(cls, model: nn.Module, choice: Buffers, inputs: Tensor) -> Statistics:
@@ -43,10 +51,17 @@ class Statistics:
         if choice == "constant":
             raise ProblemError(
                 f"The model has buffers that training changes ({_some(moving)}); they would neither be averaged nor "
-                "sent.  Keep them as they are by buffers='frozen', replace batch normalisation by nn.GroupNorm "
-                "(fedcef.group_norm does), or build it with track_running_stats=False."
+                "sent.  Keep them as they are by buffers='frozen', leave them to whoever uses the model by "
+                "buffers='local', replace batch normalisation by nn.GroupNorm (fedcef.group_norm does), or build it "
+                "with track_running_stats=False."
             )
-        found = cls(tuple(dict.fromkeys(name.rpartition(".")[0] for name in moving)))
+        found = cls(tuple(dict.fromkeys(name.rpartition(".")[0] for name in moving)), choice == "local")
+        others = [layer for layer in map(model.get_submodule, found.layers) if not isinstance(layer, _NormBase)]
+        if found.local and others:
+            raise ProblemError(
+                f"buffers='local' is for batch normalisation; the buffers of {type(others[0]).__name__} can only be "
+                "kept, by buffers='frozen'."
+            )
         if moving := _changed(found.train(deepcopy(model)), inputs):
             raise ProblemError(
                 f"The model changes buffers in evaluation mode, too ({_some(moving)}); make them no buffers, or leave "
@@ -55,14 +70,37 @@ class Statistics:
         return found
 
     def train(self, model: nn.Module) -> nn.Module:
-        """The module itself, put into training mode but for these layers."""
+        """The module itself, put into training mode, with these layers as they are to be while it trains."""
         model.train()
         for name in self.layers:
-            model.get_submodule(name).training = False  # not what lies within it
+            layer: Any = model.get_submodule(name)
+            if self.local:
+                layer.track_running_stats = False
+                layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+            else:
+                layer.training = False  # not what lies within it
         return model
 
+    @torch.no_grad()
+    def calibrate(self, model: nn.Module, parameters: dict[str, Tensor], inputs: Tensor) -> None:
+        """Give local layers the statistics that these inputs have with these parameters, as one batch."""
+        layers: list[Any] = [model.get_submodule(name) for name in self.layers if self.local]
+        usual = [(layer.momentum, layer.training) for layer in layers]
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum, layer.training = 1.0, True
+        if layers:
+            functional_call(model, parameters, (inputs,))
+        for layer, (momentum, training) in zip(layers, usual, strict=True):
+            layer.momentum, layer.training = momentum, training
 
-def constants(model: nn.Module) -> dict[str, Tensor]:
+    def constants(self, model: nn.Module) -> dict[str, Tensor]:
+        """What of a model everyone must have alike."""
+        local = set(self.layers) if self.local else set()
+        return {name: kept for name, kept in untrained(model).items() if name.rpartition(".")[0] not in local}
+
+
+def untrained(model: nn.Module) -> dict[str, Tensor]:
     """Frozen parameters and buffers by name, as a `state_dict` has them: tied ones under each of their names."""
     frozen = {n: p.detach() for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad}
     saved = model.state_dict().keys()

@@ -14,7 +14,7 @@ from torch.func import functional_call
 from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
 from fedcef.problems.augment import CropFlip
-from fedcef.problems.buffers import Buffers, Statistics, constants, digest
+from fedcef.problems.buffers import Buffers, Statistics, digest, untrained
 from fedcef.problems.client_data import ClientData, PooledData, Samples
 from fedcef.problems.reading import read_clients, read_samples
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
@@ -45,6 +45,8 @@ class Problem:
     that a deployed client computes in the simulator's way."""
     statistics: Statistics = Statistics()
     """The layers of the model with running statistics, and what becomes of them."""
+    calibration: Tensor | None = None
+    """Inputs by whose statistics the model is evaluated, where those are local."""
 
     @classmethod
     def build(
@@ -56,14 +58,17 @@ class Problem:
         regularizer: Regularizer | None = None,
         augment: CropFlip | None = None,
         buffers: Buffers = "constant",
+        calibration: Any = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
         `clients` is a list of those, which are copied into one table, or a source of `fedcef.clients`, which reads a
         client when it is needed.  The start point is the module's parameters as they are; frozen ones
         (requires_grad=False) and buffers that no pass changes are kept, and nobody sends them.  `buffers` says what
-        becomes of running statistics: "frozen" keeps them, too.  `augment` changes the images of minibatches at random.
-        Without clients it is what the server of a deployment knows; then there must be a test set.
+        becomes of running statistics: "frozen" keeps them, too, and with "local" every batch has its own, and the model
+        is evaluated with those of the inputs `calibration`, by default of the test set's.  `augment` changes the images
+        of minibatches at random.  Without clients it is what the server of a deployment knows; then there must be a
+        test set.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
@@ -96,7 +101,7 @@ class Problem:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
             )
-        return try_out(problem, buffers)
+        return try_out(problem, buffers, calibration)
 
     @property
     def num_clients(self) -> int:
@@ -150,12 +155,19 @@ class Problem:
     @property
     def base_digest(self) -> bytes:
         """Tells apart models with other frozen parameters or buffers; empty if there are none."""
-        return digest(constants(self.model))
+        return digest(self.statistics.constants(self.model))
 
-    def state_dict(self, x: Tensor) -> dict[str, Tensor]:
+    def calibrate(self, model: nn.Module, x: Tensor, inputs: Tensor | None = None) -> None:
+        """Give a copy of the model the statistics of these inputs, or of `calibration`, where they are local."""
+        inputs = self.calibration if inputs is None else inputs
+        if inputs is not None:
+            self.statistics.calibrate(model, self.layout.unflatten(x.detach()), inputs)
+
+    def state_dict(self, x: Tensor, inputs: Tensor | None = None) -> dict[str, Tensor]:
         """The model with the parameters x, (p,), as `load_state_dict` takes it: copies by name, tied ones under each.
 
-        Frozen parameters and buffers are in it; `layout.names` are the names of what was trained.
+        Frozen parameters and buffers are in it; `layout.names` are the names of what was trained.  Local statistics are
+        those of `inputs`, such as a client's own, or of `calibration`.
 
         >>> problem.model.load_state_dict(problem.state_dict(problem.z0))
         """
@@ -163,13 +175,18 @@ class Problem:
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         everything = self.model.named_parameters(remove_duplicate=False)
         trained = {n: tensors[names[id(p)]].clone() for n, p in everything if p.requires_grad}
-        return trained | {name: kept.to(x.device, copy=True) for name, kept in constants(self.model).items()}
+        model = self.model
+        if self.statistics.local:
+            model = deepcopy(model).eval()
+            self.calibrate(model, x.to(self.z0.device), inputs)
+        return trained | {name: kept.to(x.device, copy=True) for name, kept in untrained(model).items()}
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
         """The same problem on another device, or computed in another floating type."""
         loss = self.loss  # class weights move with the problem
         if isinstance(loss, nn.Module) and [*loss.parameters(), *loss.buffers()]:
             loss = deepcopy(loss).to(device, dtype)
+        looked_at = self.calibration
         return replace(
             self,
             model=deepcopy(self.model).to(device, dtype),
@@ -178,4 +195,5 @@ class Problem:
             test=None if self.test is None else self.test.to(device, dtype),
             z0=self.z0.to(device, dtype),
             truth=None if self.truth is None else self.truth.to(device, dtype),
+            calibration=None if looked_at is None else Samples(looked_at, looked_at).to(device, dtype).inputs,
         )

@@ -19,6 +19,8 @@ from fedcef.problems.client_data import Samples
 if TYPE_CHECKING:
     from fedcef.problems.problem import Problem
 
+_CALIBRATION = 1000  # inputs by whose statistics a model is evaluated
+
 
 def trainable_parameters(model: Any) -> dict[str, Tensor]:
     """The parameters of a module that are not frozen."""
@@ -48,7 +50,7 @@ def check_loss(loss: Any) -> None:
         )
 
 
-def try_out(problem: Problem, buffers: Buffers = "constant") -> Problem:
+def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = None) -> Problem:
     """Fail here, with a sentence, rather than in the middle of a run.
 
     Returns the problem as it is to be used: what becomes of its buffers is known, and samples that are read later are
@@ -57,6 +59,7 @@ def try_out(problem: Problem, buffers: Buffers = "constant") -> Problem:
     test = problem.test
     first = problem.client_samples(0, 2) if problem.num_clients else _first(test)
     problem = replace(problem, statistics=Statistics.of(problem.model, buffers, first.inputs))
+    problem = replace(problem, calibration=_calibration(problem, calibration))
     tried = problem
     if [*problem.model.buffers()]:  # which a pass may change, and the user's module stays as it is
         tried = replace(problem, model=problem.statistics.train(deepcopy(problem.model)))
@@ -74,6 +77,31 @@ def try_out(problem: Problem, buffers: Buffers = "constant") -> Problem:
             if problem.classifies:
                 right_and_counted(outputs, _first(test).targets)
     return replace(problem, data=data)
+
+
+def _calibration(problem: Problem, given: Any) -> Tensor | None:
+    """The inputs by whose statistics a model is evaluated: those given, the test set's first, or all clients' first."""
+    if not problem.statistics.local:
+        if given is not None:
+            raise ProblemError("calibration is for a model with batch normalisation and buffers='local'; leave it out.")
+        return None
+    if given is None and problem.test is not None:
+        given = problem.test[:_CALIBRATION].inputs
+    if given is None:
+        count = -(-_CALIBRATION // problem.num_clients)
+        some = range(min(problem.num_clients, _CALIBRATION))
+        given = torch.cat([problem.client_samples(client, count).inputs for client in some])
+    like = problem.example.inputs
+    if (
+        not isinstance(given, Tensor)
+        or given.dtype != like.dtype
+        or given.shape[1:] != like.shape[1:]
+        or len(given) < 2
+    ):
+        raise ProblemError(
+            f"calibration must be a tensor with two or more inputs of shape {tuple(like.shape[1:])}, {like.dtype}."
+        )
+    return given
 
 
 def _first(samples: Samples | None) -> Samples:

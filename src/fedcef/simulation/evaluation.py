@@ -138,6 +138,7 @@ class Evaluator:
     def _parts(self, x: Tensor) -> Iterator[Tensor]:
         """What f(x) is the sum of, piece by piece."""
         problem = self.problem
+        problem.calibrate(self._model, x)  # whatever else is measured at x is measured after this
         for client, count, weight in self._alone:
             samples = problem.data.samples(client, count)
             for inputs, targets in _chunks(samples):

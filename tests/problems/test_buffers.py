@@ -324,6 +324,19 @@ def test_local_statistics_are_nobody_else_s_business():
     assert build(model, buffers="frozen").base_digest != build(other, buffers="frozen").base_digest
 
 
+def test_a_layer_in_two_places_has_local_statistics_in_both():
+    layer = nn.BatchNorm1d(4)
+    model = nn.Sequential(layer, nn.Linear(4, 4), layer, nn.Linear(4, 3))
+    problem = build(model, buffers="local")
+    assert problem.base_digest == b""
+    assert problem.state_dict(problem.z0).keys() == model.state_dict().keys()
+
+
+def test_batches_of_one_have_no_statistics():
+    with pytest.raises(ConfigError, match="take batch_size 2 or more"):
+        run(build(normalised(), buffers="local"), METHODS[0], rounds=1, batch_size=1)
+
+
 def test_from_settings():
     settings = Settings(
         data={"name": "digits"},

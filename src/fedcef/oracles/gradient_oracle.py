@@ -33,6 +33,11 @@ class GradientOracle(ABC):
             raise ConfigError(
                 "With batch_size = 0 every step takes all samples; give a batch_size, or leave batches = 'epochs' out."
             )
+        if problem.statistics.local and training.batch_size == 1:
+            raise ConfigError(
+                "With buffers = 'local' batch normalisation takes the statistics of each batch; take batch_size 2 or "
+                "more, or 0 for all samples."
+            )
         self.problem = problem
         self.captures = problem.data.captures
         self.batch_size = training.batch_size

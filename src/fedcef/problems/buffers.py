@@ -96,8 +96,9 @@ class Statistics:
 
     def constants(self, model: nn.Module) -> dict[str, Tensor]:
         """What of a model everyone must have alike."""
-        local = set(self.layers) if self.local else set()
-        return {name: kept for name, kept in untrained(model).items() if name.rpartition(".")[0] not in local}
+        layers = [model.get_submodule(name) for name in self.layers if self.local]
+        local = {id(buffer) for layer in layers for buffer in layer.buffers(recurse=False)}  # under whatever names
+        return {name: kept for name, kept in untrained(model).items() if id(kept) not in local}
 
 
 def untrained(model: nn.Module) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from fedcef.runs.settings import Settings
 from fedcef.simulation.simulation import Simulation
 
 MISTAKES = [
-    ({"oracle": "fast"}, "oracle is 'fast'; it must be 'auto', 'loop', 'stacked' or 'batched'."),
+    ({"oracle": "fast"}, "oracle is 'fast'; it must be 'auto', 'loop', 'stacked', 'batched' or 'layered'."),
     ({"batch_size": -1}, "batch_size is -1; it must be greater than or equal to 0."),
     ({"rounds": 3.5}, "rounds is 3.5; it must be a valid integer."),
     ({"rounds": 0}, "rounds is 0; it must be greater than or equal to 1."),

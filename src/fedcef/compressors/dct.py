@@ -156,6 +156,8 @@ def cosines(length: int, like: Tensor) -> Tensor:
 
 def to_cosines(x: Tensor, geometry: Geometry) -> Tensor:
     """(..., p) -> (..., p): the coefficients, tensor after tensor and tile after tile."""
+    if x.ndim > 1:  # products of stacks may be left to another kernel, and one client must send the bits of many
+        return torch.stack([to_cosines(row, geometry) for row in x])
     parts, start = [], 0
     for rows, columns, h, w in geometry:
         matrix = x[..., start : start + rows * columns].reshape(*x.shape[:-1], rows // h, h, columns // w, w)
@@ -167,6 +169,8 @@ def to_cosines(x: Tensor, geometry: Geometry) -> Tensor:
 
 def from_cosines(y: Tensor, geometry: Geometry) -> Tensor:
     """`to_cosines` undone."""
+    if y.ndim > 1:
+        return torch.stack([from_cosines(row, geometry) for row in y])
     parts, start = [], 0
     for rows, columns, h, w in geometry:
         tiles = y[..., start : start + rows * columns].reshape(*y.shape[:-1], rows // h, columns // w, h, w)

@@ -60,7 +60,7 @@ def test_chunks_give_the_bits_of_the_whole(name, oracle):
     assert_same(*(played(method(name), chunk, oracle=oracle) for chunk in (0, 3)))
 
 
-NOT_ALONE = {"auto", "dct_topk"}
+NOT_ALONE = {"auto"}
 """The first is replaced by another; the second's cosines are one product for all vectors, whose last bits depend on how
 many there are."""
 

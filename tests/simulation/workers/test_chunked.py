@@ -60,12 +60,7 @@ def test_chunks_give_the_bits_of_the_whole(name, oracle):
     assert_same(*(played(method(name), chunk, oracle=oracle) for chunk in (0, 3)))
 
 
-NOT_ALONE = {"auto"}
-"""The first is replaced by another; the second's cosines are one product for all vectors, whose last bits depend on how
-many there are."""
-
-
-@pytest.mark.parametrize("name", sorted(COMPRESSORS.keys() - NOT_ALONE))
+@pytest.mark.parametrize("name", sorted(COMPRESSORS.keys() - {"auto"}))
 def test_whatever_the_compressor(name):
     compressor = COMPRESSORS[name]().fit(PROBLEM.layout)
     whole, parts = (played(method("fedcef", compressor=compressor), chunk) for chunk in (0, 3))

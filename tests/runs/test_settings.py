@@ -104,7 +104,7 @@ SECTIONS = "rounds, seed, clients_per_round, batch_size"
         (
             "eval.evry=3",
             "There is no setting eval.evry; there are eval.every, eval.train_samples, eval.clients, eval.optimum, "
-            "eval.metrics.  Did you mean eval.every?",
+            "eval.metrics, eval.per_client, eval.last_on_all.  Did you mean eval.every?",
         ),
         ("compare=3", "compare is 3; it must be a valid tuple."),
         ("compare=[{set={}}]", "The setting compare.0.label is missing."),
@@ -179,7 +179,10 @@ def test_near_misses_get_a_suggestion(sentence, change, meant):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("model.nam=3", "There is no setting model.nam; there are model.name.  Did you mean model.name?"),
+        (
+            "model.nam=3",
+            "There is no setting model.nam; there are model.name, model.buffers.  Did you mean model.name?",
+        ),
         ("model.name=mlpp", "model.name is 'mlpp'; it must be one of softmax, mlp, "),
         ("data.partition=fair", "data.partition is 'fair'; it must be one of iid, dirichlet, shards, "),
         ("data.alpha=0", "data.alpha is 0; it must be greater than 0."),

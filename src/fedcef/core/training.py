@@ -6,6 +6,7 @@ deployed client all take this object, so that an option means the same everywher
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Annotated, Any, Literal
 
@@ -55,11 +56,22 @@ def _none_is_zero(value: Any) -> Any:
 
 
 def _one_is_a_list(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+    return (value,) if isinstance(value, str) or callable(value) else value
 
 
 def _a_name_is_a_section(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
+
+
+def _a_name_is_a_measure(value: Any) -> Any:
+    return {"measure": value} if isinstance(value, str) else value
+
+
+def _as_path(metric: Any) -> Any:
+    return metric if isinstance(metric, str) else f"{metric.__module__}:{getattr(metric, '__qualname__', metric)}"
+
+
+MetricOption = Annotated[str | Callable[..., Any], PlainSerializer(_as_path)]
 
 
 def _as_schedule(value: Any, info: ValidationInfo) -> Schedule:
@@ -129,8 +141,28 @@ class Evaluation(BaseModel):
     are more than 16,384."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
-    metrics: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
+    metrics: Annotated[tuple[MetricOption, ...], BeforeValidator(_one_is_a_list)] = ()
     """Further measures on the test set, by name or by the import path of a function of the user's own."""
+    per_client: bool = False
+    """Whether to record how unlike the clients are: mean, worst tenth, worst and spread of their accuracies, or of
+    their losses where there are no classes, on the training samples that are looked at."""
+    last_on_all: bool = True
+    """Whether the last round is evaluated on all training samples, whatever `train_samples` says."""
+
+
+class Stopping(BaseModel):
+    """When a run ends before its last round: the section `stop`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    measure: str
+    """What is looked at in the record of every evaluated round."""
+    patience: Count = 10
+    """After how many evaluations in a row without a better value the run ends."""
+    mode: Literal["auto", "min", "max"] = "auto"
+    """Whether lower or higher values are better; auto knows it of the package's own measures."""
+    least: NonNegative = 0.0
+    """By how much a value must be better than the best so far to count as such."""
 
 
 class StoreOptions(BaseModel):
@@ -189,6 +221,8 @@ class Training(Options):
     is sent for it.  0 = the last round's model."""
     eval: Evaluation = Evaluation()
     """When the model is evaluated, and on how many samples."""
+    stop: Annotated[Stopping | None, BeforeValidator(_a_name_is_a_measure)] = None
+    """When to end before the last round, in a simulation; None = never."""
     store: Annotated[StoreOptions, BeforeValidator(_a_name_is_a_section)] = StoreOptions()
     """Where the clients' states are kept."""
     cohort_chunk: NotNegative = 0

@@ -52,7 +52,10 @@ Metric = Sums | Whole
 def find_metric(name: str | Whole) -> tuple[str, Metric]:
     """A metric by its name, or a function of the user's own or its import path; and what it is called in records."""
     if not isinstance(name, str):
-        return getattr(name, "__name__", type(name).__name__), name
+        called = str(getattr(name, "__name__", type(name).__name__))
+        if not called.isidentifier():
+            raise ConfigError(f"The metric {called} has no name to be recorded by; define it as a function.")
+        return called, name
     if is_path(name):
         return name.rpartition(":")[2], imported("eval.metrics", name)
     return "test_loss" if name == "loss" else name, METRICS[choose("eval.metrics", name, METRICS)]

@@ -103,7 +103,7 @@ class History:
     def plot(self, *measures: str, against: str = "round") -> Figure:
         """Draw measures against "round", "bytes" or any other recorded column; returns matplotlib's figure.
 
-        Without names: accuracy where there is one, the objective, stationarity and density.
+        Without names: accuracy and test loss where there are such, the objective, stationarity and density.
         """
         return plot.plot(self.records, measures, against)
 

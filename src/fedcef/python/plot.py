@@ -12,7 +12,7 @@ from fedcef.core.extras import needed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-USUAL = ("accuracy", "objective", "stationarity", "density")
+USUAL = ("accuracy", "test_loss", "objective", "stationarity", "density")
 LOGARITHMIC = ("stationarity", "gap", "l2_error", "control_gap")
 COLOR = "#0072b2"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Compressor
@@ -14,13 +16,14 @@ from fedcef.core.network import Network
 from fedcef.core.parts import make
 from fedcef.core.precision import Precision
 from fedcef.core.schedules import Constant, Schedule
-from fedcef.core.training import Batches, OracleName, StoreOptions, Training, Weighting
+from fedcef.core.training import Batches, OracleName, Stopping, StoreOptions, Training, Weighting
 from fedcef.problems.fitting import fitted
+from fedcef.problems.metrics import Whole
 from fedcef.problems.problem import Problem
 from fedcef.python.folder import run_in_folder
 from fedcef.python.history import History, Measures
 from fedcef.runs.along import is_first
-from fedcef.runs.loop import Loop
+from fedcef.runs.loop import Loop, Watcher, takes_model
 from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record
 from fedcef.runs.sinks import MemorySink
@@ -43,6 +46,9 @@ def run(
     rounds: int = 100,
     seed: int = 0,
     eval_every: int = 10,
+    metrics: str | Whole | Sequence[str | Whole] = (),
+    per_client: bool = False,
+    stop: Stopping | Mapping[str, Any] | str | None = None,
     batch_size: int = 64,
     batches: Batches = "drawn",
     clip_norm: float | None = None,
@@ -60,7 +66,7 @@ def run(
     store: StoreOptions | Mapping[str, Any] | str = StoreOptions(),
     cohort_chunk: int = 0,
     workers: str = "auto",
-    watch: Callable[[Measures], None] | None = None,
+    watch: Callable[[Measures], None] | Callable[[Measures, nn.Module], None] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     label: str = "",
@@ -77,6 +83,11 @@ def run(
         rounds: How long.
         seed: What decides minibatches, cohorts and random compressors.
         eval_every: Rounds between evaluations; the first and the last round are always evaluated.
+        metrics: Further measures on the test set: names such as "r2" or "perplexity" (docs/data.md), or functions of
+            all outputs and targets that return one number.
+        per_client: Whether to record how unlike the clients are in accuracy, or in loss without classes.
+        stop: When to end early, e.g. {"measure": "test_loss", "patience": 5}: after so many evaluations in a row that
+            were no better; None = never.
         batch_size: Samples of a local step; 0 = all that a client has.
         batches: How they are chosen: "drawn" with replacement, or in "epochs".
         clip_norm: Largest norm of a client's gradient; None or 0 = no limit.
@@ -96,7 +107,7 @@ def run(
         store: Where clients' states are kept: "table", "memory", "host" or "disk", or a section with more options.
         cohort_chunk: How many of a cohort's clients are in memory at a time; 0 = all.
         workers: Who does the clients' work: "local", "distributed" (the default under torchrun), "ray" or "ray:4".
-        watch: Called with every evaluated record.
+        watch: Called with every evaluated record and, if it takes two arguments, a copy of the model as it is then.
         out: A folder to keep the run in, for `fedcef plot` and `report` and to go on with it.
         resume: Go on with the run in `out`; one that is finished is read, and where there is none it begins.
         label: What the run is called in reports.
@@ -113,7 +124,8 @@ def run(
     options: dict[str, Any] = {
         "rounds": rounds,
         "seed": seed,
-        "eval": {"every": eval_every},
+        "eval": {"every": eval_every, "metrics": metrics, "per_client": per_client},
+        "stop": stop,
         "batch_size": batch_size,
         "batches": batches,
         "clip_norm": clip_norm,
@@ -134,23 +146,25 @@ def run(
     }
     training = Training(**options)
 
-    def seen(record: Record) -> None:
+    def seen(record: Record, *model: nn.Module) -> None:
         if watch is not None and "objective" in record and is_first():
-            watch(record)
+            watch(record, *model)
 
+    def seen_with_model(record: Record, model: nn.Module) -> None:
+        seen(record, model)
+
+    watcher: Watcher = seen_with_model if watch is not None and takes_model(watch) else seen
     if compressor is not None and isinstance(algorithm, Algorithm):
         named = make("compressor", COMPRESSORS, {"name": compressor}) if isinstance(compressor, str) else compressor
         algorithm = replace(algorithm, compressor=named)
     algorithm = fitted(problem, algorithm, training.rounds)
     with together():
         if out is not None:
-            return run_in_folder(Path(out), problem, algorithm, training, label=label, resume=resume, watch=seen)
-        return _run_in_memory(problem, algorithm, training, seen)
+            return run_in_folder(Path(out), problem, algorithm, training, label=label, resume=resume, watch=watcher)
+        return _run_in_memory(problem, algorithm, training, watcher)
 
 
-def _run_in_memory(
-    problem: Problem, algorithm: Algorithm, training: Training, watch: Callable[[Record], None]
-) -> History:
+def _run_in_memory(problem: Problem, algorithm: Algorithm, training: Training, watch: Watcher) -> History:
     simulation, sink = Simulation(problem, algorithm, training), MemorySink()
 
     def history() -> History:

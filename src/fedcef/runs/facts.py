@@ -3,6 +3,7 @@
 They are kept in `facts.json` of the run folder, for the report:
 
     clients   samples of each client and, where targets are classes, how many of each class; quantiles if they are many
+    data      what the data were found to be, where only that tells: the checksum of a text
     messages  the bytes of one message by direction and part: values, indices, and all else (heads, checksum)
 
 The message up is a rehearsal: the clients of the last round work once more from the point where the run ended, and

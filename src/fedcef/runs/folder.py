@@ -6,7 +6,7 @@
     round_log.bin        the down-messages since that snapshot, as frames of the wire format
     model.safetensors    the trained parameters by name
     summary.json         how it ended
-    facts.json           what only the report needs: labels per client, and a message's bytes by part
+    facts.json           labels per client, a message's bytes by part, the checksum of a text
     notes.jsonl          what was told on the way, if anything was
     lock                 while a process works on the run
 

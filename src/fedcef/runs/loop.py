@@ -7,24 +7,30 @@ device never waits for a file.  On a CPU every round is written down before the 
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.core.interrupts import uninterrupted
 from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record
 from fedcef.runs.sinks import Sink
+from fedcef.runs.stopping import Patience
 from fedcef.simulation.arrival import Arrival
 from fedcef.simulation.simulation import Simulation
+from fedcef.simulation.workers import team
 from fedcef.wire import Payload
 
-Watcher = Callable[[Record], None]
-"""Called with the record of every round as it is written, and with {"note": sentence}."""
+Watcher = Callable[..., None]
+"""Called with the record of every round as it is written, and with {"note": sentence}.  One that takes two arguments is
+called with the model, too: a module after an evaluated round, otherwise None."""
 
 _AHEAD = 4  # rounds that a GPU may be ahead of the records
 
@@ -56,7 +62,11 @@ class Loop:
         """The last round's down-message, if one was played here."""
         self.diverged_in = 0
         """The round that left numbers which are not finite."""
+        self.stopped = ""
+        """Why the run ended before its last round, if it did."""
         self._training = simulation.training
+        self._patience = Patience.of(self._training)
+        self._shows_model = takes_model(watch)
         self._started: deque[_Started] = deque()
         self._clock = 0.0
 
@@ -65,12 +75,14 @@ class Loop:
         """Seconds of work on the run, up to the last round that was written down."""
         return float(self.last.get("wall_s", 0.0))
 
-    def to_the_end(self, last: Record | None = None) -> None:
-        """Play the rounds that are left; `last` is the record of the one before them, of a run that goes on.
+    def to_the_end(self, earlier: Sequence[Record] = ()) -> None:
+        """Play the rounds that are left; `earlier` are the records of those before them, of a run that goes on.
 
         A run that is interrupted keeps what it has done so far, if its sink keeps anything.
         """
-        self.last = last or {}
+        self.last = earlier[-1] if earlier else {}
+        for record in earlier:
+            self._be_patient(record)
         self._clock = time.perf_counter() - self.wall_s
         try:
             self._play_all()
@@ -80,19 +92,22 @@ class Loop:
 
     def _play_all(self) -> None:
         simulation = self.simulation
-        ahead = _AHEAD if simulation.problem.z0.is_cuda and not simulation.listens else 0
+        waits = simulation.listens or self._shows_model or self._patience is not None
+        ahead = _AHEAD if simulation.problem.z0.is_cuda and not waits else 0
         if self.last.get("round") != simulation.round:  # the start, or a round whose record was lost
             self._start(None)
         else:
             simulation.hear(self.last)
         while simulation.round < self._training.rounds:
             self._write_down(leave=ahead)
-            if simulation.is_done:
+            if simulation.is_done or self.stopped:
                 break
             self.down = simulation.step()
             self._start(self.down if self.sink.keeps_rounds and self._training.snapshot_every else None)
         self._write_down()
-        if not self.measures:  # a run that was whole but for its summary
+        if (
+            not self.measures or self.stopped
+        ):  # a run that was whole but for its summary, or did not know its last round
             self.measures = self.measuring.as_numbers(self.measuring.of(simulation, all_samples=True))
 
     def _keep(self) -> None:
@@ -149,14 +164,47 @@ class Loop:
         wall_s = round(time.perf_counter() - self._clock, 3)
         self.last = {"round": round_, **sent, **ratios, **measures, "wall_s": wall_s}
         self.sink.record(self.last)
-        self.watch(self.last)
+        self._show(self.last)
         if said := self.simulation.hear(self.last):
             self.tell(round_, said)
+        self._be_patient(self.last)
+        if self.stopped:
+            self.tell(round_, self.stopped)
+
+    def _be_patient(self, record: Record) -> None:
+        """Hear whether the run is over, the same in all its processes."""
+        if self._patience is None or self.stopped or record["round"] == self._training.rounds:
+            return
+        said, processes = self._patience.hear(record), team()
+        self.stopped = said if processes is None else processes.from_first(lambda: said)
+
+    def _show(self, record: Record) -> None:
+        if self._shows_model:
+            self.watch(record, self._model() if "objective" in record else None)
+        else:
+            self.watch(record)
+
+    def _model(self) -> nn.Module:
+        """A copy of the problem's module with the parameters so far."""
+        problem = self.simulation.problem
+        model = deepcopy(problem.model)
+        model.load_state_dict(problem.state_dict(self.simulation.model()))
+        return model
 
     def tell(self, round_: int, sentence: str) -> None:
         """Tell a sentence, and keep it for whoever reads of the run."""
         self.sink.note(round_, sentence)
-        self.watch({"note": sentence})
+        self._show({"note": sentence})
+
+
+def takes_model(watch: Callable[..., Any]) -> bool:
+    """Whether a function is to be called with a record and a model: it must be given two arguments, or names one so."""
+    try:
+        parameters = list(inspect.signature(watch).parameters.values())
+    except (TypeError, ValueError):  # of some functions that are not written in Python
+        return False
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) >= 2 and (places[1].default is places[1].empty or places[1].name == "model")
 
 
 def flat(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -26,7 +26,8 @@ class Measuring:
 
     def of(self, simulation: Simulation, *, all_samples: bool) -> dict[str, Tensor]:
         """All measures of the current point, as numbers that nothing has waited for."""
-        samples = 0 if all_samples else self._training.eval.train_samples
+        options = self._training.eval
+        samples = 0 if all_samples and options.last_on_all else options.train_samples
         point = simulation.model().to(self._problem.z0.dtype)
         return self._evaluator(samples).measure(point) | simulation.diagnostics()
 
@@ -46,5 +47,6 @@ class Measuring:
                 options.precision,
                 options.eval.metrics,
                 options.eval.clients,
+                options.eval.per_client,
             )
         return self._evaluators[samples]

@@ -10,10 +10,10 @@ from fedcef.core.errors import DivergedError, RunError
 from fedcef.problems.problem import Problem
 from fedcef.runs.along import by_part, is_first, run_along, share, without_clients
 from fedcef.runs.facts import client_facts, message_facts
-from fedcef.runs.folder import RunFolder
+from fedcef.runs.folder import RunFolder, changes
 from fedcef.runs.loop import Loop, Watcher
 from fedcef.runs.measures import Measuring
-from fedcef.runs.reader import Record
+from fedcef.runs.reader import Record, RunReader
 from fedcef.runs.settings import Settings
 from fedcef.runs.sinks import FolderSink
 from fedcef.runs.summary import summary_of
@@ -40,7 +40,7 @@ def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: W
             return _go_on(settings, folder, simulation, measuring, watch)
         folder.create(settings.to_toml())
         share(None)
-        return _to_the_end(settings, Loop(simulation, measuring, FolderSink(folder), watch), folder, None)
+        return _to_the_end(settings, Loop(simulation, measuring, FolderSink(folder), watch), folder, [])
 
 
 def next_folder(parent: Path, name: str) -> Path:
@@ -63,26 +63,38 @@ def _go_on(
     for sentence in folder.cut(simulation.round):
         loop.tell(simulation.round, sentence)
     records = folder.records()
-    return _to_the_end(settings, loop, folder, records[-1] if records else None)
+    return _to_the_end(settings, loop, folder, records if settings.stop else records[-1:])
 
 
-def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, last: Record | None) -> Record:
+def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, earlier: list[Record]) -> Record:
     simulation = loop.simulation
-    clients = client_facts(simulation.problem)
+    facts = {"clients": client_facts(simulation.problem), **_data_facts(settings, folder)}
     if not folder.facts.exists():
-        folder.save_facts({"clients": clients})
-    share(last)
+        folder.save_facts(facts)
+    share(earlier)
     try:
-        loop.to_the_end(last)
+        loop.to_the_end(earlier)
     except DivergedError:
         folder.save_summary(summary_of(settings, loop, "diverged"))
         raise
     folder.save_model(simulation.problem.state_dict(simulation.model().cpu()), simulation.round)
     if loop.down is not None:
-        folder.save_facts({"clients": clients, "messages": message_facts(simulation, loop.down)})
+        folder.save_facts({**facts, "messages": message_facts(simulation, loop.down)})
     summary = summary_of(settings, loop, "finished")
     folder.save_summary(summary)
     return summary
+
+
+def _data_facts(settings: Settings, folder: RunFolder) -> Record:
+    """What the data were found to be; others than those that a run began with are refused."""
+    found = settings.found_data()
+    begun = RunReader(folder.path).facts.get("data", found)
+    if begun != found:
+        raise RunError(
+            f"The data of the run in {folder.path} have changed since it began: {changes(begun, found)}; restore "
+            "them, or begin another run."
+        )
+    return {"data": found} if found else {}
 
 
 def _restore(simulation: Simulation, round_: int, tensors: dict[str, Tensor], folder: RunFolder) -> None:

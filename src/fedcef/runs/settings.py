@@ -18,7 +18,7 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.parts import Section, check, completed, described, find, is_path, make
 from fedcef.core.precision import state_dtype
 from fedcef.core.ranges import Count, Positive, UnitInterval
-from fedcef.core.training import StoreOptions, Training
+from fedcef.core.training import Evaluation, StoreOptions, Training
 from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES, LocalUpdate
 from fedcef.privacy import Privacy
 from fedcef.problems.catalog import DATA, Classification, unused_options
@@ -123,6 +123,11 @@ class Settings(Training):
         problem = replace(problem, regularizer=self._regularizer(problem))
         return problem.to(_device(self.device), state_dtype(self.precision))
 
+    def found_data(self) -> Section:
+        """What is to be kept of the data beside the options of their section: the checksum of a text."""
+        name = self.data["name"]
+        return {} if is_path(name) or name == IN_PYTHON else make("data", DATA, self.data).found()
+
     def _regularizer(self, problem: Problem) -> Regularizer:
         options = dict(self.regularizer)
         patterns = check("regularizer.on", list[str], _listed(options.pop("on", "*")))
@@ -204,8 +209,8 @@ class Settings(Training):
         off |= {name for name in ("local_update", "server_update") if not getattr(self, name)}
         table: dict[str, Any] = {"name": self.name, "label": self.label}
         table |= self.model_dump(by_alias=True, exclude=off, exclude_none=True)
-        for name in ("metrics", "clients"):
-            if not table["eval"][name]:
+        for name in ("metrics", "clients", "per_client", "last_on_all"):
+            if getattr(self.eval, name) == Evaluation.model_fields[name].default:
                 del table["eval"][name]
         if self.algorithm.get("downlink") == "lossy":
             table["down_compressor"] = self._down_section()

@@ -25,6 +25,7 @@ def summary_of(settings: Settings, loop: Loop, status: str) -> Record:
         "rounds": loop.last.get("round", 0) if status == "finished" else loop.diverged_in,
         **{name: measures.pop(name, None) for name in _FIRST},
         **measures,
+        **({"stopped_early": loop.stopped} if loop.stopped else {}),
         **{name: loop.last.get(name, 0) for name in loop.simulation.ledger.on_device()},
         **({"chosen": chosen} if (chosen := loop.simulation.chosen()) else {}),
         **_spent(settings, loop),

@@ -20,8 +20,10 @@ from fedcef.report.data.records import as_line
 from fedcef.watch.follow import Followed
 from fedcef.watch.words import draw_sparkline, format_duration, format_measure
 
-MEASURES = ("accuracy", "train_loss", "objective", "gap", "stationarity", "density")
-BEST: dict[str, Callable[[list[float]], float]] = {"accuracy": max, "train_loss": min, "objective": min, "gap": min}
+MEASURES = ("accuracy", "test_loss", "train_loss", "objective", "gap", "stationarity", "density")
+BEST: dict[str, Callable[[list[float]], float]] = {
+    "accuracy": max, "test_loss": min, "train_loss": min, "objective": min, "gap": min
+}  # fmt: skip
 COLORS = {"waiting": "dim", "running": "cyan", "finished": "green", "diverged": "red"}
 CURVE = 24  # characters of a sparkline
 WIDE = 100  # characters of a terminal that takes all columns

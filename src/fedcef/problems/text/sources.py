@@ -29,7 +29,7 @@ from fedcef.problems.text.corpus import (
 from fedcef.problems.text.loss import next_token_loss
 from fedcef.problems.text.stdlib import read_stdlib
 from fedcef.problems.text.tokens import find_tokens
-from fedcef.problems.text.windows import Windows, join_clients
+from fedcef.problems.text.windows import Windows, bytes_per_token, join_clients
 
 Dealt = tuple[list[list[bytes]], list[bytes]]
 """The documents of each client, and those of the test set."""
@@ -70,11 +70,14 @@ class LanguageModelling(ProblemSource):
         clients, tested = self.deal(documents, num_clients)
         tokens = find_tokens(self.tokenizer)
         parts = [tokens.encode(mine)[: self.tokens_per_client or None] for mine in clients]
+        data, held_out = join_clients(parts, self.context, self.windows), tokens.encode(tested)
+        if len(held_out):
+            data.bytes_per_token = bytes_per_token(tested, len(held_out))
         return Problem.build(
             seeded_model({"name": "gpt", **model}, (self.context,), tokens.vocabulary, seed),
             next_token_loss,
-            clients=join_clients(parts, self.context, self.windows),
-            test=self._test(tokens.encode(tested)),
+            clients=data,
+            test=self._test(held_out),
             buffers=buffers_of(model),
         )
 

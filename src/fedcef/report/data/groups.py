@@ -9,13 +9,14 @@ import numpy as np
 
 from fedcef.core.errors import RunError
 from fedcef.report.data.link_time import ClientLink
-from fedcef.report.data.names import dataset_title, metric_title
+from fedcef.report.data.names import METRICS, dataset_title, metric_title
 from fedcef.report.data.records import Column, RunRecord
 from fedcef.runs.reader import flatten
 
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
 MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from
 CLOCK = "sim_s"  # the axis of runs on a simulated network of their own
+_SHARES = {"f1", "f1_macro", "auc", "r2", *(name for name, (_, unit, _) in METRICS.items() if unit == "%")}
 LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
 NOT_SETTINGS = ("name", "label", "out", "device")  # do not make two runs different methods
 
@@ -178,7 +179,7 @@ def span(items: Sequence[Method], metric: str, started: bool = False) -> tuple[f
 def log_y(items: Sequence[Method], metric: str) -> bool:
     """Whether a metric's axis should be logarithmic: always for gaps to zero, by span for losses, never for shares."""
     limits = span(items, metric)
-    if limits is None or metric in ("accuracy", "density", "f1") or limits[0] <= 0 or not math.isfinite(limits[1]):
+    if limits is None or metric in _SHARES or limits[0] <= 0 or not math.isfinite(limits[1]):
         return False
     return metric in ("gap", "objective", "stationarity") or limits[1] > LOG_SPAN * limits[0]
 
@@ -190,9 +191,8 @@ def lead_metric(items: Sequence[Method]) -> str:
 
 def shown_metrics(items: Sequence[Method]) -> tuple[str, ...]:
     """The metrics that some method has, the two that matter most before the others."""
-    wanted = dict.fromkeys(
-        (lead_metric(items), second_metric(items), "train_loss", "objective", "stationarity", "density")
-    )
+    first = (lead_metric(items), second_metric(items), "train_loss", "objective", "stationarity", "density")
+    wanted = dict.fromkeys((*first, *(metric for metric in METRICS if metric not in ("accuracy", "gap", "f1"))))
     return tuple(metric for metric in wanted if any(item.curve(metric) for item in items))
 
 

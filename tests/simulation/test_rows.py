@@ -116,15 +116,21 @@ def test_codes_keep_every_bit(name, dtype):
         assert back[key].numpy().tobytes() == vector.numpy().tobytes(), key
 
 
-def test_sums_of_signs_take_two_bytes_an_entry():
+@pytest.mark.parametrize(("scales", "bits"), [(1, 3), (200, 10)])
+def test_sums_of_signs_take_a_number_in_a_table(scales, bits):
     generator = torch.Generator().manual_seed(2)
     total = torch.zeros(100_000)
-    for _ in range(3):
-        places = torch.randperm(100_000, generator=generator)[:1000]
-        total[places] += 0.01 * torch.randn(1000, generator=generator).sign()
-    kept = int((total != 0).sum())
-    assert len(NonZeros().encode({"c": total})) < 2.1 * kept  # 8 bits for a position, 8 for a value
-    assert len(Exact().encode({"c": total})) == 400_000
+    scale = torch.linspace(1, 2, scales).repeat_interleave(4000 // scales)
+    for n in range(2):
+        places = torch.randperm(100_000, generator=generator)[:4000]
+        total[places] += (1 + n) * 0.01 * scale * torch.randn(4000, generator=generator).sign()
+    kept, row = int((total != 0).sum()), {"c": total}
+    table = 4 * len(total[total != 0].unique())
+    data = NonZeros().encode(row)
+    assert 2 ** (bits - 1) < table / 4 <= 2**bits
+    assert len(data) - table < kept * (5.25 + bits) / 8  # which places 8% of them are is 5.06 bits each
+    assert NonZeros().decode(data, row)["c"].equal(total)
+    assert len(Exact().encode(row)) == 400_000
 
 
 def test_bfloat16_is_half_as_long_and_rounds():

@@ -4,7 +4,7 @@
 * `bfloat16`: every number rounded to bfloat16, which keeps eight of its bits: half the bytes, and other results.
 * `nonzeros`: positions of the entries that are not zero, and those as they are: to the last bit the same.  What a
   client has sent by Top-k adds up to few entries; and where these have few values, as sums of signs have, they are a
-  table of the values and one byte for each entry.
+  table of the values and for each entry its number in that, in as few bits as tell them apart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedcef.wire.reader import Reader
 _WORDS: dict[int, type[np.unsignedinteger]] = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _COUNTS = struct.Struct("<IH")  # entries that are not zero, and distinct values among them, 0 for too many
 _DENSE = 2**32 - 1  # in the place of a count: all entries follow
-_MOST_VALUES = 256
+_MOST_VALUES = 2**16 - 1
 _SHORT = 1 << 16  # entries of a vector whose positions are written as they are
 
 
@@ -90,8 +90,8 @@ class NonZeros(RowCode):
         places = np.flatnonzero(words)
         kept = words[places]
         values, numbers = np.unique(kept, return_inverse=True)
-        few = len(values) <= _MOST_VALUES
-        body = values.tobytes() + numbers.astype(np.uint8).tobytes() if few else kept.tobytes()
+        few = len(values) <= _MOST_VALUES and _table_nbytes(len(places), values) < kept.nbytes
+        body = values.tobytes() + _packed(numbers, len(values)) if few else kept.tobytes()
         coded = _places(places, len(words)) + body
         if len(coded) < words.nbytes:
             return _COUNTS.pack(len(places), len(values) if few else 0) + coded
@@ -108,8 +108,11 @@ class NonZeros(RowCode):
         def words(of: int, kind: type[np.unsignedinteger]) -> np.ndarray:
             return np.frombuffer(reader.take(of * np.dtype(kind).itemsize, "a row's numbers"), kind)
 
-        few = distinct > 0 or count == 0
-        kept = words(distinct, word)[words(count, np.uint8)] if few else words(count, word)
+        if distinct:
+            values = words(distinct, word)
+            kept = values[_unpacked(words(-(-count * _bits(distinct) // 8), np.uint8), count, distinct)]
+        else:
+            kept = words(count, word)
         row = np.zeros(size, word)
         row[places] = kept
         return torch.from_numpy(row).view(like.dtype).view(like.shape)
@@ -124,6 +127,27 @@ def _read_places(reader: Reader, count: int, size: int) -> NDArray[np.intp]:
     if size > _SHORT:
         return read_indices(reader, count, size).numpy()
     return np.frombuffer(reader.take(2 * count, "a row's positions"), "<u2").astype(np.intp)
+
+
+def _bits(distinct: int) -> int:
+    """How many bits tell so many values apart."""
+    return max(1, (distinct - 1).bit_length())
+
+
+def _table_nbytes(count: int, values: NDArray[np.unsignedinteger]) -> int:
+    return values.nbytes + -(-count * _bits(len(values)) // 8)
+
+
+def _packed(numbers: NDArray[np.intp], distinct: int) -> bytes:
+    """Numbers below `distinct`, one after the other in as few bits as they need."""
+    places = np.arange(_bits(distinct))
+    return np.packbits((numbers.reshape(-1, 1) >> places & 1).astype(np.uint8)).tobytes()
+
+
+def _unpacked(data: NDArray[np.uint8], count: int, distinct: int) -> NDArray[np.intp]:
+    bits = np.unpackbits(data, count=count * _bits(distinct)).reshape(count, -1).astype(np.intp)
+    numbers: NDArray[np.intp] = bits @ (1 << np.arange(_bits(distinct)))
+    return np.minimum(numbers, distinct - 1)  # whatever a damaged file says
 
 
 def _numbers(reader: Reader, count: int, dtype: torch.dtype) -> Tensor:

@@ -47,6 +47,8 @@ class Problem:
     """The layers of the model with running statistics, and what becomes of them."""
     calibration: Tensor | None = None
     """Inputs by whose statistics the model is evaluated, where those are local."""
+    validation: Samples | None = None
+    """Samples beside the test set, on which a run is steered: when it stops, say."""
 
     @classmethod
     def build(
@@ -59,6 +61,7 @@ class Problem:
         augment: CropFlip | None = None,
         buffers: Buffers = "constant",
         calibration: Any = None,
+        validation: Any = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
@@ -67,8 +70,8 @@ class Problem:
         (requires_grad=False) and buffers that no pass changes are kept, and nobody sends them.  `buffers` says what
         becomes of running statistics: "frozen" keeps them, too, and with "local" every batch has its own, and the model
         is evaluated with those of the inputs `calibration`, by default of the test set's.  `augment` changes the images
-        of minibatches at random.  Without clients it is what the server of a deployment knows; then there must be a
-        test set.
+        of minibatches at random.  `validation` is measured like the test set, and beside it.  Without clients it is
+        what the server of a deployment knows; then there must be a test set.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
@@ -96,6 +99,7 @@ class Problem:
             z0=layout.flatten(parameters).detach().clone(),
             augment=augment,
             equal_sizes=data.equal_sizes,
+            validation=None if validation is None else read_samples(validation, "the validation set"),
         )
         if augment is not None and data.example.inputs.ndim != 4:
             raise ProblemError(
@@ -193,6 +197,7 @@ class Problem:
             loss=loss,
             data=self.data.to(device, dtype),
             test=None if self.test is None else self.test.to(device, dtype),
+            validation=None if self.validation is None else self.validation.to(device, dtype),
             z0=self.z0.to(device, dtype),
             truth=None if self.truth is None else self.truth.to(device, dtype),
             calibration=None if looked_at is None else Samples(looked_at, looked_at).to(device, dtype).inputs,

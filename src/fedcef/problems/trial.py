@@ -71,12 +71,17 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
         _check_gradient(tried, first)
         _check_mean(problem, outputs, first.targets, value)
         data = problem.data.checked(_LabelCheck(problem, outputs))
-        if test is not None:
-            outputs, _ = _evaluate(tried, _first(test), "the test set")
-            _LabelCheck(problem, outputs)(test, lambda row: "The test set")
-            if problem.classifies:
-                right_and_counted(outputs, _first(test).targets)
+        for name, samples in {"test": test, "validation": problem.validation}.items():
+            if samples is not None:
+                outputs, _ = _evaluate(tried, _first(samples), f"the {name} set")
+                _check_held_out(problem, samples, outputs, f"The {name} set")
     return replace(problem, data=data)
+
+
+def _check_held_out(problem: Problem, samples: Samples, outputs: Any, name: str) -> None:
+    _LabelCheck(problem, outputs)(samples, lambda row: name)
+    if problem.classifies:
+        right_and_counted(outputs, _first(samples).targets)
 
 
 def _calibration(problem: Problem, given: Any) -> Tensor | None:

@@ -113,8 +113,8 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
 def fingerprint(problem: Problem) -> str:
     """Tells problems apart by their start point and all their samples."""
     parts = [problem.z0, *problem.data.identity()]
-    if problem.test is not None:
-        parts += [problem.test.inputs, problem.test.targets]
+    for held_out in (problem.test, problem.validation):
+        parts += [] if held_out is None else [held_out.inputs, held_out.targets]
     total = hashlib.sha256(json.dumps([list(part.shape) for part in parts]).encode())
     for part in parts:
         total.update(_bytes(part))

@@ -31,7 +31,9 @@ class Patience:
         if name in own and mode == "auto":
             raise ConfigError(f"stop.mode is auto, which does not know {name}; it must be min or max.")
         spread = name.startswith("client_accuracy_") and name != "client_accuracy_std"
-        return cls(training.stop, mode == "max" or (mode == "auto" and (name in HIGHER or spread)))
+        return cls(
+            training.stop, mode == "max" or (mode == "auto" and (name.removeprefix("validation_") in HIGHER or spread))
+        )
 
     def hear(self, record: Mapping[str, Any]) -> str:
         """The next record; returns why the run is over, or nothing."""

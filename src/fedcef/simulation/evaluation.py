@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,18 +18,9 @@ from fedcef.core.training import Weighting
 from fedcef.oracles.gradient_oracle import convolves
 from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.client_data import Samples
-from fedcef.problems.metrics import (
-    ACCURACY,
-    LOSS,
-    Metric,
-    Sums,
-    Whole,
-    as_number,
-    find_metric,
-    ignored_by,
-    tells_loss,
-)
+from fedcef.problems.metrics import ACCURACY, LOSS, Whole, find_metric, ignored_by
 from fedcef.problems.problem import Problem
+from fedcef.simulation.held_out import HeldOut, default_metrics
 
 _OF_A_POPULATION = 1000  # clients that stand for all, where there are very many
 _CHUNK = 1000  # samples in one forward pass; it decides the order of sums, and so the last bits of records
@@ -69,13 +60,18 @@ class Evaluator:
         self.problem = problem
         self.step = step
         self._precision: Precision = precision
-        if metrics and problem.test is None:
+        held_out = {"": problem.test, "validation_": problem.validation}
+        self._held_out = {prefix: samples for prefix, samples in held_out.items() if samples is not None}
+        if metrics and not self._held_out:
             named = find_metric(metrics[0])[0]
             raise ConfigError(f"eval.metrics are measured on a test set, and there is none; leave {named} out.")
-        self._metrics = _default_metrics(problem) | dict(map(find_metric, metrics))
+        measured = default_metrics(problem) | dict(map(find_metric, metrics))
+        self._measured = {
+            "": HeldOut(problem, measured),
+            "validation_": HeldOut(replace(problem, test=problem.validation), {**measured, "test_loss": LOSS}),
+        }
         self._per_client = per_client
         self._model = deepcopy(problem.model).eval()
-        self._counted: int | None = None
         looked_at = _looked_at(problem.num_clients, clients)
         self._rows = len(looked_at)
         sizes = problem.data.sizes_of(looked_at.to(problem.z0.device)).tolist()
@@ -103,7 +99,10 @@ class Evaluator:
     def _measure(self, x: Tensor) -> dict[str, Tensor]:
         problem = self.problem
         loss, gradient = self.loss_and_gradient(x)
-        tested = {} if problem.test is None else self._tested(x, problem.test)
+        tested: dict[str, Tensor] = {}
+        for prefix, samples in self._held_out.items():
+            found = self._measured[prefix](self._model, x, _chunks(samples))
+            tested |= {_named(prefix, name): value for name, value in found.items()}
         first = [name for name in tested if name in ("accuracy", "test_loss")]
         measures = {name: tested.pop(name) for name in first}
         moved = problem.regularizer.prox(x - self.step * gradient, self.step)
@@ -167,33 +166,6 @@ class Evaluator:
         return True
 
     @torch.no_grad()
-    def _tested(self, x: Tensor, samples: Samples) -> dict[str, Tensor]:
-        """All measures on the test set, in one pass over it."""
-        totals: dict[str, Tensor] = {}
-        whole = {name: metric for name, metric in self._metrics.items() if not isinstance(metric, Sums)}
-        kept = []
-        for inputs, targets in _chunks(samples):
-            outputs = self.problem.outputs(self._model, x, inputs)
-            for name, metric in self._metrics.items():
-                if isinstance(metric, Sums):
-                    part = metric.of(self.problem, outputs, targets)
-                    totals[name] = totals[name] + part if name in totals else part
-            kept += [outputs] if whole else []
-        values = {name: as_number(name, metric(torch.cat(kept), samples.targets)) for name, metric in whole.items()}
-        for name, total in totals.items():
-            values[name] = self._value(name, total)
-        return {name: values[name] for name in self._metrics}
-
-    def _value(self, name: str, total: Tensor) -> Tensor:
-        metric = self._metrics[name]
-        assert isinstance(metric, Sums)
-        if metric is not ACCURACY:
-            return metric.value(self.problem, total)
-        if self._counted is None:  # it is the same at every point: a GPU is made to wait for it once
-            self._counted = max(1, int(total[1]))
-        return total[0].double() / self._counted
-
-    @torch.no_grad()
     def _unlike(self, x: Tensor) -> dict[str, Tensor]:
         """How unlike the clients are that are looked at, on the samples of theirs that f is taken on."""
         name, metric = ("accuracy", ACCURACY) if self.problem.classifies else ("loss", LOSS)
@@ -226,14 +198,6 @@ def spread(name: str, values: Tensor) -> dict[str, Tensor]:
         f"client_{name}_worst": values.min() if higher else values.max(),
         f"client_{name}_std": values.std(correction=0),
     }
-
-
-def _default_metrics(problem: Problem) -> dict[str, Metric]:
-    """What is measured on a test set unasked."""
-    if problem.test is None:
-        return {}
-    accuracy: dict[str, Metric] = {"accuracy": ACCURACY} if problem.classifies else {}
-    return accuracy | (dict([find_metric("loss")]) if tells_loss(problem) else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +249,10 @@ def support_f1(x: Tensor, truth: Tensor, threshold: float = 0.01) -> Tensor:
     """How well the entries above the threshold find the true support: 2·hits / (found + true)."""
     found, true = x.abs() > threshold, truth != 0
     return 2 * (found & true).sum() / (found.sum() + true.sum())
+
+
+def _named(prefix: str, name: str) -> str:
+    return prefix + name.removeprefix("test_") if prefix else name
 
 
 def _chunks(samples: Samples) -> zip[tuple[Tensor, Tensor]]:

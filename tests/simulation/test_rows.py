@@ -1,5 +1,6 @@
 """Rows in memory and on a disk, their codes, and values that remember what was overwritten."""
 
+import contextlib
 import random
 
 import numpy as np
@@ -164,8 +165,51 @@ def test_a_file_that_is_shorter_than_its_mark_is_refused(tmp_path):
 def test_the_limit_is_told_in_a_sentence(tmp_path):
     rows = Filed(FIRST, N, RowLog(tmp_path), Exact(), limit=100)
     rows.write(torch.tensor([4]), random_rows(random.Random(1), 1))
-    with pytest.raises(RunError, match=r"states of 3 clients take .* more than store\.limit = 100 B; raise it"):
+    with pytest.raises(RunError, match=r"clients and this round's take 135 B, more than store\.limit = 100 B;"):
         rows.write(torch.tensor([5, 6]), random_rows(random.Random(1), 2))
+    assert rows.touched().tolist() == [4]  # nothing was done
+
+
+@pytest.mark.parametrize("moment", range(1, 9))
+def test_an_interrupt_while_a_file_is_written_anew_loses_nothing(tmp_path, monkeypatch, moment):
+    monkeypatch.setattr(filed, "_SLACK", 0)
+    monkeypatch.setattr(filed, "_AT_ONCE", 2)
+    source, everyone = random.Random(4), torch.arange(N)
+    rows = Filed(FIRST, N, RowLog(tmp_path), Exact())
+    rows.write(torch.arange(12), random_rows(source, 12))
+    rows.write(torch.arange(12), random_rows(source, 12))
+    before, add, calls = rows.read(everyone), RowLog.add, []
+
+    def interrupted(log, records):
+        calls.append(log)
+        if len(calls) == moment + 1:  # the first call is the write's own
+            raise KeyboardInterrupt
+        return add(log, records)
+
+    monkeypatch.setattr(RowLog, "add", interrupted)
+    more = random_rows(source, 1)
+    with contextlib.suppress(KeyboardInterrupt):
+        rows.write(torch.tensor([3]), more)
+    monkeypatch.setattr(RowLog, "add", add)
+    after = {name: table.index_copy(0, torch.tensor([3]), more[name]) for name, table in before.items()}
+    assert same(rows.read(everyone), after)
+    other = Filed(FIRST, N, RowLog(tmp_path), Exact())
+    other.go_back(rows.keep())
+    assert same(other.read(everyone), after)
+
+
+def test_a_file_stays_while_a_snapshot_may_point_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(filed, "_SLACK", 0)
+    source, everyone = random.Random(6), torch.arange(N)
+    rows = Filed(FIRST, N, RowLog(tmp_path), Exact())
+    rows.write(torch.arange(5), random_rows(source, 5))
+    mark, known = rows.keep(), rows.read(everyone)
+    for _ in range(20):
+        rows.write(torch.arange(5), random_rows(source, 5))
+    assert len(list(tmp_path.iterdir())) <= 3
+    other = Filed(FIRST, N, RowLog(tmp_path), Exact())
+    other.go_back(mark)
+    assert same(other.read(everyone), known)
 
 
 def test_methods_without_states_keep_nothing(tmp_path):

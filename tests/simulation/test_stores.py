@@ -110,8 +110,42 @@ def test_a_lost_file_is_told_in_a_sentence(tmp_path):
 
 @pytest.mark.parametrize(
     ("store", "sentence"),
-    [({"name": "tape"}, "store.name"), ({"code": "zip"}, "store.code"), ({"limit": "much"}, "store.limit")],
+    [
+        ({"name": "tape"}, "store.name"),
+        ({"code": "zip"}, "store.code"),
+        ({"limit": "much"}, "store.limit"),
+        ({"name": "table", "code": "bfloat16"}, "a table keeps every number as it is"),
+        ({"name": "memory", "limit": "1MB"}, "store.limit is for rows on a disk"),
+    ],
 )
 def test_mistakes_in_the_section(store, sentence):
     with pytest.raises(ConfigError, match=sentence):
         Training(store=store)
+
+
+@pytest.mark.parametrize(("name", "code"), [("memory", "nonzeros"), ("memory", "bfloat16")])
+def test_a_journal_is_written_in_the_store_s_code(name, code, tmp_path):
+    run = after(simulation(name, code, tmp_path), 3)
+    run.parts()
+    rows, everyone = run.state.clients, torch.arange(8)
+    exact = len(rows.touched()) * 20 * 4
+    assert (tmp_path / "client_states.0.bin").stat().st_size < exact
+    other = simulation(name, code, tmp_path)
+    other.restore(3, run.parts())
+    for key, table in rows.take(everyone).items():
+        assert torch.equal(table, other.state.clients.take(everyone)[key])
+
+
+def test_a_table_takes_rows_of_those_seen():
+    """A run that was begun on a host may go on where all rows are in one table."""
+    seen = after(simulation("memory"), 3)
+    table = simulation("table")
+    table.restore(3, seen.parts())
+    assert torch.equal(after(table, 3).model(), after(seen, 3).model())
+
+
+def test_a_gap_is_taken_over_the_clients_that_are_looked_at(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(SETTINGS)
+    summary = run_in(tmp_path / "run", str(path), "eval.optimum=true", "eval.clients=2", "batch_size=0", "rounds=3")
+    assert summary["gap"] >= -1e-9

@@ -20,6 +20,7 @@ from pydantic import (
     SkipValidation,
     ValidationError,
     ValidationInfo,
+    model_validator,
 )
 
 from fedcef.core.amounts import as_bytes
@@ -175,7 +176,15 @@ class StoreOptions(BaseModel):
     code: Literal["exact", "bfloat16", "nonzeros"] = "exact"
     """Every number as it is, rounded to bfloat16 (which changes results), or only those that are not zero, exactly."""
     limit: Annotated[NotNegative, BeforeValidator(lambda amount: as_bytes(_none_is_zero(amount)))] = 0
-    """How many bytes the states may take on a disk, e.g. "20GB"; 0 = any."""
+    """How many bytes the states may take on a disk, e.g. "20GB"; 0 = any.  Files may take twice that, and 64 MiB."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> StoreOptions:
+        if self.name == "table" and self.code != "exact":
+            raise ValueError("a table keeps every number as it is; take store.name = 'memory', 'host' or 'disk'")
+        if self.limit and self.name != "disk":
+            raise ValueError("store.limit is for rows on a disk; add store.name = 'disk', or leave it out")
+        return self
 
 
 class Training(Options):

@@ -18,6 +18,7 @@ HALF = 8
 LOCAL = (
     *("name", "label", "device", "oracle", "cuda_graphs"),
     *("snapshot_every", "eval", "deployment", "compare", "reference"),
+    *("store", "cohort_chunk", "workers", "network"),
 )
 """Settings that each machine may choose for itself: they change no message's meaning."""
 

@@ -110,7 +110,7 @@ _optima: dict[str, float] = {}
 def _optimum(settings: Settings, problem: Problem) -> float:
     """F*, solved once for all the runs of a comparison that share the problem."""
     defining = {"seed", "num_clients", "weighting", "precision", "data", "model", "regularizer"}
-    key = settings.model_dump_json(include=defining)
+    key = f"{settings.model_dump_json(include=defining)} {settings.eval.clients}"
     if key not in _optima:
-        _, _optima[key] = solve(problem, weighting=settings.weighting)
+        _, _optima[key] = solve(problem, weighting=settings.weighting, clients=settings.eval.clients)
     return _optima[key]

@@ -91,6 +91,11 @@ class Table(ClientStates):
         return self.tables
 
     def with_tensors(self, tensors: State) -> Table:
+        if "client" in tensors:  # of a store that has rows of those seen alone, of another device
+            clients, rows = tensors["client"], {name: t for name, t in tensors.items() if name != "client"}
+            if rows.keys() != self.tables.keys():
+                raise ValueError("clients are of another method")
+            return self.put(clients, rows) if len(clients) else self
         for name in tensors.keys() - self.tables.keys():
             raise ValueError(f"clients/{name} is of another method")
         for name, table in self.tables.items():

@@ -16,14 +16,20 @@ from fedcef.simulation.evaluation import Evaluator
 
 
 def solve(
-    problem: Problem, *, weighting: Weighting = "uniform", tolerance: float = 1e-6, iterations: int = 20000
+    problem: Problem,
+    *,
+    weighting: Weighting = "uniform",
+    tolerance: float = 1e-6,
+    iterations: int = 20000,
+    clients: int = 0,
 ) -> tuple[Tensor, float]:
     """The minimiser z*, (p,) in float64, and F(z*); stops when |G| is at most `tolerance`.
 
-    The answer is the optimum only if the problem is convex.
+    F is taken over the clients that an `Evaluator` with `clients` looks at.  The answer is the optimum only if the
+    problem is convex.
     """
     exact = problem.to(problem.z0.device, torch.float64)
-    evaluator = Evaluator(exact, step=1.0, weighting=weighting)
+    evaluator = Evaluator(exact, step=1.0, weighting=weighting, clients=clients)
     h = exact.regularizer
     z = y = exact.z0
     momentum, smoothness = 1.0, 1.0

@@ -35,7 +35,7 @@ from fedcef.simulation.seats import Seated
 from fedcef.simulation.spending import Spending
 from fedcef.simulation.state import RunState
 from fedcef.simulation.stores import Store
-from fedcef.simulation.workers import Whole, Workers, workers_for
+from fedcef.simulation.workers import Chunked, Whole, Workers, workers_for
 
 
 class Simulation:
@@ -104,6 +104,8 @@ class Simulation:
             state = replace(state, spending=Spending.start(costs))
         self._population = population_of(self.engine)
         state = replace(state, clock=started_clock(self.engine, self._population))
+        here = isinstance(workers, Whole | Chunked) and self._population is None
+        self._reads_ahead = here and not problem.data.captures  # by the host: the next cohort while this one computes
         self._at = (0, state)  # together, so that an interrupt finds both of the same round
         self._levels = levels
         self._begin()
@@ -155,7 +157,7 @@ class Simulation:
         """One round; returns its down-message."""
         round_, state = self._at
         whole = uninterrupted() if self.is_captured else nullcontext()  # a recorded round overwrites its state
-        if not self.problem.data.captures:  # samples that are read by the host can be read ahead
+        if self._reads_ahead and round_ + 1 < self.training.rounds:
             self.problem.data.prefetch(self.engine.rounds.cohort(round_ + 1))
         with torch.no_grad(), matrix_units(self.training.precision), self.on_device(), self.threads(), whole:
             state, down = self._play(state, round_)
@@ -185,7 +187,8 @@ class Simulation:
 
     @property
     def clients(self) -> State:
-        """What each client alone knows, as its store keeps it: in memory a table (N, p) for each name."""
+        """What a snapshot keeps of the clients' states: a table (N, p) for each name, rows of those seen, or a mark in
+        a file; `state.clients.take` gives those of some clients."""
         return self.state.clients.tensors()
 
     @property
@@ -265,7 +268,7 @@ class Simulation:
 
     def diagnostics(self) -> dict[str, Tensor]:
         """The method's own scalars for the record, on the device; none that would look at a whole population."""
-        if self.engine.rounds.is_population:
+        if self.engine.rounds.is_population or type(self.algorithm).diagnostics is Algorithm.diagnostics:
             return {}
         return self.algorithm.diagnostics(self.replica, self.state.clients.mean())
 

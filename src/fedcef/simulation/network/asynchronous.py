@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.algorithms.received import Received
+from fedcef.core.errors import RunError
 from fedcef.core.network import Network
 from fedcef.core.round import Round
 from fedcef.simulation.engine import Engine
@@ -36,6 +37,8 @@ from fedcef.simulation.network.links import Links
 from fedcef.simulation.network.population import Population
 from fedcef.simulation.state import RunState
 from fedcef.wire import as_stack, frame_nbytes, frame_paper_nbytes
+
+_MOST_GIVEN_UP = 10_000  # moments in a row, without a reply
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +57,16 @@ class Asynchronous:
 
     def play(self, state: RunState, number: int) -> tuple[RunState, Message]:
         """The server's next step, after as many replies as it takes."""
+        given_up = 0
         while len(_clock(state).waiting) < self.network.buffer:
+            waiting = len(_clock(state).waiting)
             state = self._to_the_next_moment(state, number)
+            given_up = given_up + 1 if len(_clock(state).waiting) == waiting else 0
+            if given_up > _MOST_GIVEN_UP:
+                raise RunError(
+                    f"{_MOST_GIVEN_UP} times in a row a client was given up before its reply came; raise "
+                    f"network.deadline (now {self.network.deadline:g} s), or leave it out."
+                )
             if len(_clock(state).waiting) < self.network.buffer:
                 state = self._filled(state, number)
         state, down = self._step(state, number)

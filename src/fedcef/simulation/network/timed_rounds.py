@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message
+from fedcef.core.errors import RunError
 from fedcef.core.network import Network
 from fedcef.simulation.engine import Engine
 from fedcef.simulation.network.arrivals import arrivals
@@ -21,7 +22,9 @@ from fedcef.simulation.network.clock import RoundClock
 from fedcef.simulation.network.counting import handed_out, with_more_up
 from fedcef.simulation.network.population import Population
 from fedcef.simulation.state import RunState
-from fedcef.wire import as_stack, frame_nbytes, frame_paper_nbytes
+from fedcef.wire import Payload, as_stack, frame_nbytes, frame_paper_nbytes
+
+_MOST_ATTEMPTS = 1000  # at one round, with too few answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,7 @@ class TimedRounds:
         if len(ended.rows) < len(clock.asked):
             rows = ended.rows.to(clock.asked.device)
             round_ = engine.rounds.at(number, clock.asked[rows])
-            up = {name: as_stack([payload.rows()[i] for i in ended.rows]) for name, payload in up.items()}
+            up = {name: _some(payload, ended.rows) for name, payload in up.items()}
             proposed = {name: table[rows] for name, table in proposed.items()}
         end = clock.begins + ended.seconds
         listeners, begins = self._ask(number + 1, end)
@@ -76,6 +79,12 @@ class TimedRounds:
             if int(answering.sum()) >= min(self.network.at_least, self.engine.rounds.cohort_size, len(answering)):
                 return state, answering
             attempt += 1
+            if attempt > _MOST_ATTEMPTS:
+                raise RunError(
+                    f"In {_MOST_ATTEMPTS} attempts at round {number} fewer than network.at_least = "
+                    f"{self.network.at_least} clients answered; lower it, ask more (network.over_selection), or draw "
+                    "only clients that are there (network.unavailable = 'not_drawn')."
+                )
             asked, begins = self._ask(number, clock.begins + self.network.deadline, attempt)
             ledger, due = handed_out(state.ledger, state.replica, asked)
             state = replace(state, ledger=ledger, clock=replace(clock, begins=begins, asked=asked, due=due.cpu()))
@@ -84,6 +93,12 @@ class TimedRounds:
         rounds = self.engine.rounds
         wanted = min(ceil(self.network.over_selection * rounds.cohort_size), rounds.num_clients)
         return ask(rounds, self.population, self.network, number, at, wanted, attempt)
+
+
+def _some(payload: Payload, rows: Tensor) -> Payload:
+    """These rows of a stack."""
+    single = payload.rows()
+    return as_stack([single[row] for row in rows.tolist()])
 
 
 def _clock(state: RunState) -> RoundClock:

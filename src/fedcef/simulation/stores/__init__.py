@@ -13,7 +13,9 @@ that only grows (`row_log.py`), so that a snapshot costs what has changed since 
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +52,13 @@ class Store:
         """The states before the first round: every client has this one."""
         name, code = self.options.name, self.options.code
         row = sum(vector.nbytes for vector in state.values())
-        on_gpu = any(vector.is_cuda for vector in state.values())
         small = num_clients <= POPULATION and num_clients * row <= _SMALL_TABLE
-        plain = code == "exact" and (self.everyone or on_gpu or small)
+        plain = code == "exact" and (self.everyone or small)
         if name == "table" or (name == "auto" and plain):
             return Table.start(state, num_clients)
         if name == "disk":
-            filed = Filed(state, num_clients, RowLog(self.folder or _passing()), ROW_CODES[code](), self.options.limit)
-            return Touched(filed)
+            log = RowLog(self.folder) if self.folder else _passing()
+            return Touched(Filed(state, num_clients, log, ROW_CODES[code](), self.options.limit))
         rows: Rows
         if code == "nonzeros":
             rows = Coded(state, num_clients, ROW_CODES[code]())
@@ -67,10 +68,12 @@ class Store:
         return Touched(Journalled(rows, RowLog(self.folder)) if self.folder and state else rows)
 
 
-def _passing() -> Path:
-    """A folder that goes when the process ends."""
-    _folders.append(tempfile.TemporaryDirectory(prefix="fedcef-"))
-    return Path(_folders[-1].name)
+class _Owner:
+    """What a passing folder lives as long as."""
 
 
-_folders: list[tempfile.TemporaryDirectory[str]] = []
+def _passing() -> RowLog:
+    """Files that go when the last of them is forgotten, or the process ends."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="fedcef-")), _Owner()
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return RowLog(folder, owner=owner)

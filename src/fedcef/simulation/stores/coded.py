@@ -20,19 +20,19 @@ class Coded(Rows):
     """
 
     def __init__(self, first: State, num_clients: int, code: RowCode) -> None:
-        self.first, self.num_clients, self._code = first, num_clients, code
+        self.first, self.num_clients, self.code = first, num_clients, code
         self._like = {name: vector.cpu() for name, vector in first.items()}
         self._blocks: dict[int, bytes] = {}
 
     def read(self, clients: Tensor) -> State:
         """The clients' rows, decoded."""
         blocks = [self._blocks.get(client) for client in numbers(clients).tolist()]
-        rows = [self._like if block is None else self._code.decode(block, self._like) for block in blocks]
+        rows = [self._like if block is None else self.code.decode(block, self._like) for block in blocks]
         return stacked(rows, self.first)
 
     def write(self, clients: Tensor, rows: State) -> None:
         """The clients' rows, encoded."""
-        self._blocks.update(encoded(clients, rows, self._code))
+        self._blocks.update(encoded(clients, rows, self.code))
 
     def touched(self) -> Tensor:
         """The clients that have bytes."""
@@ -40,7 +40,7 @@ class Coded(Rows):
 
     def emptied(self) -> Coded:
         """No bytes."""
-        return Coded(self.first, self.num_clients, self._code)
+        return Coded(self.first, self.num_clients, self.code)
 
     @property
     def nbytes(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,12 +9,42 @@ from torch import Tensor
 from fedcef.algorithms.algorithm import State
 from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import RunError
+from fedcef.core.interrupts import uninterrupted
 from fedcef.simulation.stores.coded import encoded, stacked
-from fedcef.simulation.stores.row_codes import Exact, RowCode
-from fedcef.simulation.stores.row_log import Place, RowLog
+from fedcef.simulation.stores.row_codes import RowCode
+from fedcef.simulation.stores.row_log import RECORD, Place, RowLog
 from fedcef.simulation.stores.rows import Rows, numbers
 
 _SLACK = 64 << 20  # bytes that may be out of date before a file is written anew, whatever the rest is
+_AT_ONCE = 64  # rows that are in memory while a file is written anew
+
+
+class Index:
+    """Where every client's row lies in a file, and how many bytes the rows take together."""
+
+    def __init__(self, num_clients: int) -> None:
+        self.start = np.zeros(num_clients, np.int64)
+        self.size = np.zeros(num_clients, np.int32)
+        self.live = 0
+
+    def place(self, client: int) -> Place:
+        """Where a client's row lies; of no size if it has none."""
+        return Place(int(self.start[client]), int(self.size[client]))
+
+    def point(self, client: int, place: Place) -> None:
+        """A client's row lies here from now on."""
+        if not 0 <= client < len(self.start):
+            raise ValueError("clients/log is of another problem")
+        self.live += place.size - int(self.size[client])
+        self.start[client], self.size[client] = place
+
+    def clients(self) -> Tensor:
+        """Those that have a row."""
+        return torch.from_numpy(np.flatnonzero(self.size))
+
+    def is_out_of_date(self, log: RowLog) -> bool:
+        """Whether most of a file is rows that nobody has any more."""
+        return log.length > 2 * self.live + _SLACK
 
 
 class Filed(Rows):
@@ -27,99 +55,98 @@ class Filed(Rows):
         num_clients: how many clients there are.
         log: the file.
         code: how a row is written.
-        limit: how many bytes the rows may take; 0 = any.
+        limit: how many bytes the rows may take; 0 = any.  Files may take twice that, and 64 MiB.
     """
 
     def __init__(self, first: State, num_clients: int, log: RowLog, code: RowCode, limit: int = 0) -> None:
-        self.first, self.num_clients = first, num_clients
-        self._log, self._code, self._limit = log, code, limit
+        self.first, self.num_clients, self.code = first, num_clients, code
+        self._limit = limit
         self._like = {name: vector.cpu() for name, vector in first.items()}
-        self._start = np.zeros(num_clients, np.int64)
-        self._size = np.zeros(num_clients, np.int32)
-        self._live = 0
+        self._at = (log, Index(num_clients))  # together: an interrupt finds a file and what is known of it
 
     def read(self, clients: Tensor) -> State:
         """The clients' rows, read from the file."""
-        return stacked([self._row(client) for client in numbers(clients).tolist()], self.first)
+        log, index = self._at
+        rows = [self._decoded(log, client, index.place(client)) for client in numbers(clients).tolist()]
+        return stacked(rows, self.first)
 
     def write(self, clients: Tensor, rows: State) -> None:
-        """The clients' rows, added to the file; an error where they take more than they may."""
+        """The clients' rows, added to the file; an error, and nothing done, where they take more than they may."""
         if not self.first:
             return
-        coded = encoded(clients, rows, self._code)
-        for (client, _), place in zip(coded, self._log.add(coded), strict=True):
-            self._point(client, place)
-        if self._limit and self._live > self._limit:
-            raise RunError(
-                f"The states of {len(self.touched())} clients take {format_bytes(self._live)}, more than store.limit = "
-                f"{format_bytes(self._limit)}; raise it, or take a shorter store.code."
-            )
+        log, index = self._at
+        coded = encoded(clients, rows, self.code)
+        self._check(index.live + sum(RECORD.overhead + len(row) - index.place(client).size for client, row in coded))
+        for (client, _), place in zip(coded, log.add(coded), strict=True):
+            index.point(client, place)
+        if index.is_out_of_date(log):
+            self._write_anew()
 
     def remembered(self, clients: Tensor, known: State | None) -> tuple[int, list[Place]]:
         """Where the rows lie: nothing in the file is overwritten."""
-        places = [Place(int(self._start[client]), int(self._size[client])) for client in numbers(clients).tolist()]
-        return self._log.number, places
+        log, index = self._at
+        return log.number, [index.place(client) for client in numbers(clients).tolist()]
 
     def bring_back(self, clients: Tensor, remembered: tuple[int, list[Place]]) -> None:
         """Look again where the rows lay; those that lie in the file before this one are written once more."""
-        number, places = remembered
-        if number == self._log.number:
-            for client, place in zip(numbers(clients).tolist(), places, strict=True):
-                self._point(client, place)
-            return
-        old = self._log.at(number)
-        rows = [self._read(old, client, place) for client, place in zip(numbers(clients).tolist(), places, strict=True)]
-        self.write(clients, stacked(rows, self.first))
+        (log, index), (number, places) = self._at, remembered
+        pairs = list(zip(numbers(clients).tolist(), places, strict=True))
+        if number == log.number:
+            for client, place in pairs:
+                index.point(client, place)
+        else:
+            old = log.numbered(number)
+            self.write(clients, stacked([self._decoded(old, client, place) for client, place in pairs], self.first))
 
     def touched(self) -> Tensor:
         """The clients that have a row in the file."""
-        return torch.from_numpy(np.flatnonzero(self._size))
+        return self._at[1].clients()
 
     def keep(self) -> Tensor:
-        """The file's number and length, once it is durable; first written anew where most of it is out of date."""
-        if self._log.length > 2 * self._live + _SLACK:
-            self._write_anew()
-        return torch.tensor(self._log.keep())
+        """The file's number and length, once it is durable."""
+        return torch.tensor(self._at[0].keep())
 
     def go_back(self, mark: Tensor) -> None:
         """Cut the file off where it ended then, and find everyone's last row."""
-        for client, place in self._log.go_back(*mark.tolist()):
-            self._point(client, place)
+        log, index = self._at
+        for client, place in log.go_back(*mark.tolist()):
+            index.point(client, place)
 
     def emptied(self) -> Filed:
         """The same file, of which nothing is known."""
-        return Filed(self.first, self.num_clients, self._log, self._code, self._limit)
+        return Filed(self.first, self.num_clients, self._at[0], self.code, self._limit)
 
-    def _row(self, client: int) -> State:
-        return self._read(self._log, client, Place(int(self._start[client]), int(self._size[client])))
+    def _decoded(self, log: RowLog, client: int, place: Place) -> State:
+        return self.code.decode(log.read(place, client), self._like) if place.size else self._like
 
-    def _read(self, log: RowLog, client: int, place: Place) -> State:
-        return self._code.decode(log.read(place, client), self._like) if place.size else self._like
-
-    def _point(self, client: int, place: Place) -> None:
-        if not 0 <= client < self.num_clients:
-            raise ValueError("clients/log is of another problem")
-        self._live += place.size - int(self._size[client])
-        self._start[client], self._size[client] = place
+    def _check(self, wanted: int) -> None:
+        if self._limit and wanted > self._limit:
+            raise RunError(
+                f"The states of {len(self.touched())} clients and this round's take {format_bytes(wanted)}, more than "
+                f"store.limit = {format_bytes(self._limit)}; raise it, or take a shorter store.code."
+            )
 
     def _write_anew(self) -> None:
-        """The rows that are good, in the next file."""
-        clients = self.touched().tolist()
-        old = self._log.at(self._log.number)
-        places = [Place(int(self._start[client]), int(self._size[client])) for client in clients]
-        self._log.begin_next()
-        for client, place in zip(clients, places, strict=True):
-            self._point(client, self._log.add([(client, old.read(place, client))])[0])
+        """Go on in the next file, with the rows that are good; until all of them are in it nothing changes."""
+        log, index = self._at
+        following, fresh = log.following(), Index(self.num_clients)
+        for some in torch.split(index.clients(), _AT_ONCE):
+            rows = [(client, log.read(index.place(client), client)) for client in some.tolist()]
+            for (client, _), place in zip(rows, following.add(rows), strict=True):
+                fresh.point(client, place)
+        with uninterrupted():
+            self._at = (following, fresh)
+            following.tidy()
 
 
 class Journalled(Rows):
     """Rows in memory, of which a file keeps those that changed since it was last asked to."""
 
     def __init__(self, rows: Rows, log: RowLog) -> None:
-        self.first, self.num_clients = rows.first, rows.num_clients
-        self._rows, self._log, self._code = rows, log, Exact()
+        self.first, self.num_clients, self.code = rows.first, rows.num_clients, rows.code
+        self._rows = rows
         self._changed: set[int] = set()
-        self._live = 0
+        self._at = (log, Index(rows.num_clients))
 
     def read(self, clients: Tensor) -> State:
         """The clients' rows, from memory."""
@@ -136,31 +163,34 @@ class Journalled(Rows):
 
     def keep(self) -> Tensor:
         """The file's number and length, once the rows that changed are in it."""
+        log, index = self._at
         if self.first and self._changed:
-            if self._log.length > 2 * self._live + _SLACK:
-                self._log.begin_next()
-                self._changed = set(self.touched().tolist())
-            self._add(sorted(self._changed))
+            if index.is_out_of_date(log):
+                following, fresh = log.following(), Index(self.num_clients)
+                self._add(self.touched(), following, fresh)
+                self._at = (following, fresh)
+                following.tidy()
+            else:
+                self._add(torch.tensor(sorted(self._changed)), log, index)
         self._changed.clear()
-        return torch.tensor(self._log.keep())
+        return torch.tensor(self._at[0].keep())
 
     def emptied(self) -> Journalled:
         """Nothing in memory; the same file."""
-        return Journalled(self._rows.emptied(), self._log)
+        return Journalled(self._rows.emptied(), self._at[0])
 
     def go_back(self, mark: Tensor) -> None:
         """Cut the file off where it ended then, and read everyone's last row."""
+        log, index = self._at
         like = {name: vector.cpu() for name, vector in self.first.items()}
-        latest = dict(self._log.go_back(*mark.tolist()))
-        for client, place in latest.items():
-            if not 0 <= client < self.num_clients:
-                raise ValueError("clients/log is of another problem")
-            row = self._code.decode(self._log.read(place, client), like)
+        for client, place in log.go_back(*mark.tolist()):
+            index.point(client, place)
+        for client in index.clients().tolist():
+            row = self.code.decode(log.read(index.place(client), client), like)
             self._rows.write(torch.tensor([client]), {name: vector.unsqueeze(0) for name, vector in row.items()})
-        self._live = sum(place.size for place in latest.values())
 
-    def _add(self, clients: Iterable[int]) -> None:
-        for some in torch.split(torch.tensor(list(clients)), 64):
-            coded = encoded(some, self._rows.read(some), self._code)
-            size = sum(place.size for place in self._log.add(coded)) // len(coded)
-            self._live = size * len(self.touched())
+    def _add(self, clients: Tensor, log: RowLog, index: Index) -> None:
+        for some in torch.split(clients, _AT_ONCE):
+            coded = encoded(some, self._rows.read(some), self.code)
+            for (client, _), place in zip(coded, log.add(coded), strict=True):
+                index.point(client, place)

@@ -5,7 +5,7 @@
 A row that is written again is added at the end; the file up to some length is everything that was known at some
 moment.  So a snapshot keeps a mark, the file's number and length, and costs what was written since the last one.
 Whoever goes back cuts off what follows.  When more than half of a file is out of date, the rows that are still good
-are written to the next one; the old one goes when that is done once more, since a snapshot may point to it until then.
+are written to the next one; the old one stays while one of the last snapshots may point to it.
 
 Rows are read by position, not by mapping the file into memory: the system keeps the pages that are in use either way,
 but they are not counted as this process's own, and a full disk is an error instead of a signal.
@@ -14,6 +14,7 @@ but they are not counted as this process's own, and a full disk is an error inst
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from fedcef.core.errors import RunError
 from fedcef.wire.checkpoint import DamagedError
 from fedcef.wire.envelope import Envelope
 
+_MARKS = 6  # the last of them may be on their way to the disk: a GPU is up to four rounds ahead of what is written
 RECORD = Envelope("row", b"FCRW", 1, fields="Q", lengths="Q", error=DamagedError)
 """One client's row; the field is the client's number."""
 
@@ -35,16 +37,19 @@ class Place(NamedTuple):
 
 
 class RowLog:
-    """The file that is being written, and the one before.
+    """One of a folder's files of rows.
 
     Args:
         folder: where the files are; made when the first row is written.
         disk: how they are made durable.
+        owner: what the folder lives as long as, if it is to go with its files.
     """
 
-    def __init__(self, folder: Path, disk: Disk | None = None) -> None:
+    def __init__(self, folder: Path, disk: Disk | None = None, owner: object = None) -> None:
+        self._owner = owner
         self.folder, self._disk = folder, disk or Disk()
         self.number, self.length = 0, 0
+        self._marked: deque[int] = deque(maxlen=_MARKS)
         self._file: int | None = None
 
     @property
@@ -52,11 +57,23 @@ class RowLog:
         """The file that is being written."""
         return self._path(self.number)
 
-    def at(self, number: int) -> RowLog:
-        """One of the files, for reading."""
+    def numbered(self, number: int) -> RowLog:
+        """Another one of the files."""
         log = RowLog(self.folder, self._disk)
-        log.number = number
+        log.number, log._marked, log._owner = number, self._marked, self._owner
         return log
+
+    def following(self) -> RowLog:
+        """The next file, empty."""
+        log = self.numbered(self.number + 1)
+        log.path.unlink(missing_ok=True)  # of an interrupted attempt
+        return log
+
+    def tidy(self) -> None:
+        """Remove the files that no mark points to, but for the one before, which older states may have rows in."""
+        for other in self._others():
+            if other < self.number - 1 and other not in self._marked:
+                self._path(other).unlink(missing_ok=True)
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> list[Place]:
         """Write rows at the end, durable after `keep`; says where each of them lies."""
@@ -91,6 +108,7 @@ class RowLog:
         if self.length:
             os.ftruncate(self._open(), self.length)
             self._disk.sync(self._open())
+        self._marked.append(self.number)
         return self.number, self.length
 
     def go_back(self, number: int, length: int) -> Iterator[tuple[int, Place]]:
@@ -105,14 +123,6 @@ class RowLog:
             if other > number:  # of a step that no snapshot points to
                 self._path(other).unlink()
         return self._records()
-
-    def begin_next(self) -> None:
-        """Go on in the next file, empty; the one before stays until this is done again."""
-        self._close()
-        for other in self._others():
-            if other < self.number:
-                self._path(other).unlink()
-        self.number, self.length = self.number + 1, 0
 
     def _records(self) -> Iterator[tuple[int, Place]]:
         at = 0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
+from fedcef.simulation.stores.row_codes import Exact, RowCode
 
 
 class Rows(ABC):
@@ -17,6 +18,8 @@ class Rows(ABC):
     first: State
     """The row that every client begins with."""
     num_clients: int
+    code: RowCode = Exact()
+    """How a row is written in a file."""
 
     @abstractmethod
     def read(self, clients: Tensor) -> State:

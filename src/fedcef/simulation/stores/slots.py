@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
+from fedcef.simulation.stores.row_codes import BFloat16, Exact
 from fedcef.simulation.stores.rows import Rows, numbers
 
 
@@ -28,6 +29,7 @@ class Slots(Rows):
     ) -> None:
         self.first, self.num_clients = first, num_clients
         self._device, self._dtype = device, dtype
+        self.code = BFloat16() if dtype == torch.bfloat16 else Exact()
         self._slot = torch.full((num_clients,), -1, dtype=torch.int32)
         self._used = 0
         self._tables = {name: self._like(vector, device, dtype) for name, vector in first.items()}

@@ -35,7 +35,7 @@ class Touched(ClientStates):
 
     @classmethod
     def start(cls, state: State, num_clients: int) -> Touched:
-        """In memory; other places are chosen by `fedcef.simulation.stores.store_for`."""
+        """In memory; other places are chosen by `fedcef.simulation.stores.Store`."""
         return cls(Slots(state, num_clients))
 
     def take(self, clients: Tensor) -> State:

@@ -66,9 +66,13 @@ class Scattered(ClientStates):
         raise NotImplementedError("States of several processes are made by ScatteredStates, which knows these.")
 
     def take(self, clients: Tensor) -> State:
+        if not self.first:  # such methods' clients are dealt out by position, to any process
+            return {}
         return self.mine.take(clients - self.block.start)
 
     def put(self, clients: Tensor, rows: State) -> Scattered:
+        if not self.first:
+            return self
         return replace(self, mine=self.mine.put(clients - self.block.start, rows))
 
     def mean(self) -> State:

@@ -55,8 +55,10 @@ def test_a_classifier(tmp_path, method):
         {"batch_size": 0},
         {"clip_norm": 0.5},
         {"snapshot_every": 0},
+        {**DIGITS, "batches": "epochs", "weighting": "samples"},
+        {**DIGITS, "data": {"name": "digits", "partition": "drawn"}, "clients_per_round": 2},
     ],
-    ids=["schedules", "weights", "float64", "full batches", "clipping", "no snapshots"],
+    ids=["schedules", "weights", "float64", "full batches", "clipping", "no snapshots", "epochs", "drawn"],
 )
 def test_settings(tmp_path, changes):
     compare(small_settings("fedcef", **changes), tmp_path)

@@ -3,6 +3,7 @@
     config.toml          the settings, complete
     rounds.jsonl         one line per round: bytes so far, time, and the measures of evaluated rounds
     snapshot.bin         everything that is needed to go on: replica, server, clients, ledger; and the settings
+    client_states.N.bin  the states of clients that have taken part, where they are not in the snapshot
     round_log.bin        the down-messages since that snapshot, as frames of the wire format
     model.safetensors    the trained parameters by name
     summary.json         how it ended

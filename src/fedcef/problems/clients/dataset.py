@@ -29,7 +29,7 @@ class DatasetData(IndexedData):
         rows = [self._fetch(number) for number in wanted]
         try:
             samples = read_samples(rows, "the data set")
-            self._form.check(self.owner(wanted[0]), samples)
+            self._form.check(-1, samples)  # to find an owner takes a look at everyone's lists
         except ProblemError:
             for number, row in zip(wanted, rows, strict=True):  # whose it was
                 self._form.check(self.owner(number), read_samples([row], f"client {self.owner(number)}"))

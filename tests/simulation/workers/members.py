@@ -22,6 +22,8 @@ METHODS = {
     "fedcef in chunks": {"cohort_chunk": 2},
     "fedcef with all clients": {"clients_per_round": 0},
     "fedavg": {},
+    "fedavg in memory": {"store": "memory"},
+    "fedcef in memory": {"store": "memory"},
     "fedavg by weights": {"weights": torch.arange(1.0, 12.0)},
     "scaffold": {},
     "tamuna": {"senders": 3},

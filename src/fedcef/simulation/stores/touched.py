@@ -47,6 +47,8 @@ class Touched(ClientStates):
 
     def put(self, clients: Tensor, rows: State) -> Touched:
         """The states with these rows, which are written where the old ones lie; this value remembers those."""
+        if not self._rows.first:  # methods whose clients keep nothing
+            return self
         self._return()
         known, self._taken = self._taken, None
         taken = known[1] if known is not None and known[0] is clients else None
@@ -81,6 +83,8 @@ class Touched(ClientStates):
 
     def tensors(self) -> State:
         """The mark by which a disk finds the rows again, or the touched clients and their rows."""
+        if not self._rows.first:
+            return {}
         self._return()
         mark = self._rows.keep()
         if mark is not None:
@@ -90,6 +94,8 @@ class Touched(ClientStates):
 
     def with_tensors(self, tensors: State) -> Touched:
         """The states of a mark, of touched clients' rows, or of a table with all of them, as earlier versions kept."""
+        if not self._rows.first:
+            return self
         rows = self._rows.emptied()
         if "log" in tensors:
             rows.go_back(tensors["log"])

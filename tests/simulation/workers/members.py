@@ -71,6 +71,7 @@ def member(rank: int, size: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting-{size}", rank=rank, world_size=size)
     seen = {"played": {name: played(name) for name in METHODS}} if size == 4 else runs(rank, Path(folder))
     torch.save(seen, Path(folder) / f"seen-{size}-{rank}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ from fedcef.simulation.workers.stacks import added
 T = TypeVar("T")
 
 _FINE, _INTERRUPTED, _FAILED = range(3)
+_PARTING = timedelta(seconds=10)
 _PATIENCE = timedelta(hours=2)  # with a process that is slower than others: it may read data or write a snapshot
 _INSISTING_S = 5.0  # torchrun passes on a Ctrl-C that the terminal has sent already; a later one is another
 _HOST = torch.device("cpu")
@@ -175,6 +176,14 @@ class Team:
 _team: Team | None = None
 
 
+def _leave() -> None:
+    """Part with the other processes, all at once: threads of gloo that lose their peers may abort a process."""
+    if dist.is_initialized():
+        with suppress(Exception):  # whoever has failed has left already
+            dist.monitored_barrier(timeout=_PARTING)
+        dist.destroy_process_group()
+
+
 def team() -> Team | None:
     """The processes that this one was started with, or has joined by itself; None if it is alone."""
     global _team
@@ -188,7 +197,7 @@ def team() -> Team | None:
             torch.cuda.set_device(local)  # what the device "cuda" then stands for
         share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         dist.init_process_group("gloo", timeout=_PATIENCE)
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
         _team = None
     if dist.get_world_size() == 1:
         return None

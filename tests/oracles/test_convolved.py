@@ -29,7 +29,7 @@ CHAINS = {
         nn.Linear(7, 5, bias=False),
     ),
 }
-SIZES = (40, 16, 33)  # of which 16 are taken at a time
+SIZES = (20, 9, 17)
 
 
 def problem(model, loss=nn.functional.cross_entropy, ignored=False, channels=2):
@@ -46,7 +46,7 @@ def problem(model, loss=nn.functional.cross_entropy, ignored=False, channels=2):
 
 
 def gradients(which, oracle, **options):
-    training = Training(oracle=oracle, precision="float64", **{"batch_size": 20, **options})
+    training = Training(oracle=oracle, precision="float64", **{"batch_size": 12, **options})
     round_ = Rounds(training, which.num_clients).at(3)
     made = make_oracle(which, training).for_round(round_, 2)
     draw = torch.Generator().manual_seed(2)
@@ -112,7 +112,7 @@ def test_others_are_refused(model, options):
 
 
 def test_number_of_cores_changes_no_bit():
-    which, training = problem(CHAINS["paper's"]), Training(precision="float64", batch_size=20)
+    which, training = problem(CHAINS["paper's"]), Training(precision="float64", batch_size=12)
     round_ = Rounds(training, which.num_clients).at(1)
     with torch.no_grad():
         one, two = (Convolved(which, training, workers).for_round(round_, 1)(which.z0, 0) for workers in (1, 2))

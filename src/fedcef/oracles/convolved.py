@@ -1,9 +1,7 @@
 """One client after the other through a chain of convolutions and linear layers, with the derivatives written out.
 
-What `loop` leaves to autograd, for models of which the derivatives are known.  The part with convolutions is gone
-through a few samples at a time, forward and back, so that what one layer has written is still in the core's cache when
-the next one reads it; there are no flat vectors to be taken apart and put together.  Sums are taken in another order
-than autograd's, so the last bits differ from `loop`.
+What `loop` leaves to autograd, for models of which the derivatives are known: less memory is asked for, and gradients
+are written where they belong.  Sums are taken in another order than autograd's, so the last bits differ from `loop`.
 """
 
 from __future__ import annotations
@@ -27,11 +25,10 @@ from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
 Back = Callable[[Tensor], Tensor]
-"""From the derivatives by a stage's outputs to those by its inputs; adds its part to the gradient on the way."""
+"""From the derivatives by a stage's outputs to those by its inputs; writes its part of the gradient on the way."""
 
 Pair = tuple[int, int]
 
-_SAMPLES = 16  # at a time: half of it costs more calls, twice as much more trips to memory
 _aten: Any = torch.ops.aten
 
 
@@ -65,10 +62,10 @@ class Convolution(Stage):
 
         def back(error: Tensor) -> Tensor:
             if self.bias is not None:
-                gradient[self.bias] += error.sum((0, 2, 3))  # quicker than within what follows
+                torch.sum(error, (0, 2, 3), out=gradient[self.bias])  # quicker than within what follows
             wanted = (not self.is_first, True, False)
             by_inputs, by_weight, _ = _aten.convolution_backward.default(error, inputs, weight, None, *how, wanted)
-            gradient[self.weight].view(self.shape).add_(by_weight)
+            gradient[self.weight].view(self.shape).copy_(by_weight)
             return error if self.is_first else by_inputs
 
         return outputs, back
@@ -115,29 +112,20 @@ class Convolved(ClientLoop):
         self._by_outputs = derivative_of(problem.loss)
 
     @torch.no_grad()
-    def _gradient(self, x: Tensor, samples: Samples, key: Tensor | None) -> Tensor:
-        gradient, x = torch.zeros_like(x), x.contiguous()
-        outputs, ways_back = [], []
+    def _write(self, out: Tensor, x: Tensor, samples: Samples, key: Tensor | None) -> None:
         # images of one channel are contiguous in either order, and only `to` says which: convolutions go by that
-        for images in torch.split(samples.inputs.to(memory_format=torch.channels_last), _SAMPLES):
-            way = []
-            for stage in self._stages:
-                images, back = stage.forward(x, gradient, images)
-                way.append(back)
-            outputs.append(images)
-            ways_back.append(way[::-1])
-        shape = outputs[0].shape[1:]
-        features = torch.cat([images.flatten(1) for images in outputs]).unsqueeze(0)
-        targets = samples.targets.unsqueeze(0)
+        images, ways_back = samples.inputs.to(memory_format=torch.channels_last), []
+        for stage in self._stages:
+            images, back = stage.forward(x, out, images)
+            ways_back.append(back)
+        features, targets = images.flatten(1).unsqueeze(0), samples.targets.unsqueeze(0)
         errors = differentiate(
-            self._layers, x.unsqueeze(0), features, targets, self._by_outputs, gradient.unsqueeze(0), further=True
+            self._layers, x.unsqueeze(0), features, targets, self._by_outputs, out.unsqueeze(0), further=True
         )
-        assert errors is not None
-        for error, way in zip(torch.split(errors[0], _SAMPLES), ways_back, strict=True):
-            error = error.view(-1, *shape).to(memory_format=torch.channels_last)
-            for back in way:
-                error = back(error)
-        return gradient
+        assert errors is not None, "it goes further"
+        error = errors.view(images.shape).to(memory_format=torch.channels_last)
+        for back in reversed(ways_back):
+            error = back(error)
 
 
 def read_parts(steps: Sequence[Step], layout: Layout) -> tuple[Sequence[Stage], Sequence[Layer]] | None:

@@ -54,7 +54,7 @@ class ClientLoop(GradientOracle):
                 mine = self.problem.data.samples(n if everyone else int(clients[n]))
             else:
                 mine = Samples(batch.inputs[n], batch.targets[n])
-            out[n] = self._gradient(x[n], mine, None if keys is None else keys[n])
+            self._write(out[n], x[n], mine, None if keys is None else keys[n])
 
         self._for_each(one, range(len(clients)))
         return self.clipped(out)
@@ -75,6 +75,10 @@ class ClientLoop(GradientOracle):
                     one(n)
         else:
             list(self._pool.map(one, numbers))
+
+    def _write(self, out: Tensor, x: Tensor, samples: Samples, key: Tensor | None) -> None:
+        """One client's gradient at x, (p,), where it belongs."""
+        out.copy_(self._gradient(x, samples, key))
 
     def _gradient(self, x: Tensor, samples: Samples, key: Tensor | None) -> Tensor:
         inputs, copy = samples.inputs, self._copy()

@@ -88,3 +88,11 @@ def test_frozen_parameters_are_not_left_out_silently(frozen):
     model.get_parameter(frozen).requires_grad_(False)
     with pytest.raises(ConfigError, match="needs a chain of linear layers"):
         make_oracle(problem(lambda: model), Training(oracle="layered"))
+
+
+def test_a_single_layer_is_a_chain():
+    generator = torch.Generator().manual_seed(0)
+    data = [(torch.randn(9, 6, generator=generator), torch.randint(0, 5, (9,), generator=generator)) for _ in range(4)]
+    torch.manual_seed(1)
+    which = Problem.build(nn.Linear(6, 5).double(), nn.functional.cross_entropy, [(x.double(), y) for x, y in data])
+    torch.testing.assert_close(gradients(which, "layered"), gradients(which, "stacked"), rtol=1e-12, atol=1e-14)

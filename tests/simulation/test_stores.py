@@ -114,7 +114,7 @@ def test_a_lost_file_is_told_in_a_sentence(tmp_path):
         ({"name": "tape"}, "store.name"),
         ({"code": "zip"}, "store.code"),
         ({"limit": "much"}, "store.limit"),
-        ({"name": "table", "code": "bfloat16"}, "a table keeps every number as it is"),
+        ({"name": "table", "code": "bfloat16"}, "A table keeps every number as it is; with"),
         ({"name": "memory", "limit": "1MB"}, "store.limit is for rows on a disk"),
     ],
 )

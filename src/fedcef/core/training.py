@@ -181,9 +181,12 @@ class StoreOptions(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> StoreOptions:
         if self.name == "table" and self.code != "exact":
-            raise ValueError("a table keeps every number as it is; take store.name = 'memory', 'host' or 'disk'")
+            raise ConfigError(
+                f"A table keeps every number as it is; with store.code = {self.code!r} take store.name = 'memory', "
+                "'host' or 'disk'."
+            )
         if self.limit and self.name != "disk":
-            raise ValueError("store.limit is for rows on a disk; add store.name = 'disk', or leave it out")
+            raise ConfigError("store.limit is for rows on a disk; add store.name = 'disk', or leave it out.")
         return self
 
 

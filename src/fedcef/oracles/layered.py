@@ -125,7 +125,7 @@ def differentiate(
 def read_chain(model: nn.Module) -> Sequence[Step]:
     """The steps of a chain; none if the model is no chain."""
     try:
-        return trace_chain(model)
+        return [Step("", model)] if type(model) is nn.Linear else trace_chain(model)
     except NotAChainError:
         return ()
 
@@ -146,7 +146,8 @@ def read_layers(steps: Sequence[Step], layout: Layout, flat: bool) -> Sequence[L
     for n, step in enumerate(steps):
         if kinds[n] == "A":
             continue
-        weight, bias = places.get(f"{step.name}.weight"), places.get(f"{step.name}.bias")
+        prefix = f"{step.name}." if step.name else ""
+        weight, bias = places.get(f"{prefix}weight"), places.get(f"{prefix}bias")
         if weight is None or (step.module.bias is not None and bias is None):  # tied, under another name, or frozen
             return None
         after = steps[n + 1].module if kinds[n + 1 : n + 2] == "A" else nn.Identity()

@@ -46,7 +46,10 @@ def workers_for(training: Training, given: Workers | None = None, *, chooses: bo
             "cohort_chunk = 0."
         )
     if training.network is not None and not isinstance(workers, Whole):
-        raise ConfigError("A simulated network computes its cohorts whole, in one process; take cohort_chunk = 0.")
+        raise ConfigError(
+            "A simulated network computes its cohorts whole, in one process; leave cohort_chunk and workers out, and "
+            "start it without torchrun."
+        )
     return workers
 
 

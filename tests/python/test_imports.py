@@ -39,7 +39,8 @@ def test_every_name_is_there_and_nothing_else():
         assert getattr(fedcef, package) is import_module(f"fedcef.{package}")
     assert set(fedcef.__all__) == set(fedcef._HOME) - packages - estimators
     assert set(dir(fedcef)) == {"__version__", *fedcef._HOME}
-    assert {"run", "Training", "FedCEF", "L1", "TopK", "Problem", "regularizers", "clients"} | estimators <= set(dir(fedcef))
+    names = {"run", "Training", "FedCEF", "L1", "TopK", "Problem", "regularizers", "clients"} | estimators
+    assert names <= set(dir(fedcef))
     with pytest.raises(AttributeError, match="module 'fedcef' has no attribute 'FedSGD'"):
         _ = fedcef.FedSGD
 

@@ -16,7 +16,7 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
 from fedcef.simulation.workers.chunked import Chunked
 from fedcef.simulation.workers.distributed import Distributed
-from fedcef.simulation.workers.on_ray import OnRay
+from fedcef.simulation.workers.on_ray import OnRay, installed_ray
 from fedcef.simulation.workers.team import Team, team, together
 from fedcef.simulation.workers.whole import Whole
 from fedcef.simulation.workers.workers import Proposed, Workers, all_finite, commit
@@ -69,5 +69,6 @@ def _named(training: Training) -> Workers:
             "fedcef run …"
         )
     if name == "ray":
+        installed_ray()  # a run that cannot begin leaves nothing behind
         return OnRay(int(count or 0), training.cohort_chunk)
     return Chunked(training.cohort_chunk) if training.cohort_chunk else Whole()

@@ -95,9 +95,14 @@ class OnRay(Workers):
         return self._crew[0]
 
 
+def installed_ray() -> Any:
+    """The package, or a sentence that says how to get it."""
+    return needed("ray", "workers = 'ray'", "ray")
+
+
 def connected(**options: Any) -> Any:
     """Ray, with a cluster: that of RAY_ADDRESS or of this machine if there is one, else a new one for this process."""
-    ray = needed("ray", "workers = 'ray'", "ray")
+    ray = installed_ray()
     if not ray.is_initialized():
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of what it will do some day
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="error", **options)

@@ -23,6 +23,7 @@ from plain_loop import plain_cnn
 from torch import Tensor, nn
 
 from fedcef import FedAvg, Problem
+from fedcef.core.memory import keep_freed_memory
 from fedcef.core.threads import cores
 from fedcef.problems.clients.drawn import drawn
 from fedcef.problems.data.datasets import load
@@ -53,6 +54,7 @@ class Task:
     ours: Callable[[], nn.Module]  # the same function in fedcef's
     test: Callable[[], Samples] | None = None
     threads: int = 0  # with which one process is quickest; 0 = as many as cores
+    chunk: int = 0  # how many clients a process of fedcef goes through at a time; 0 = all
 
 
 def digits_clients(count: int) -> list[Samples]:
@@ -94,6 +96,7 @@ TASKS = {
         data=noise_clients,
         network=lambda: plain_cnn(1, ((32,), (64,)), 3136, 128),
         ours=lambda: MnistCNN((1, 28, 28), 10),
+        chunk=1,
     ),
 }
 
@@ -119,12 +122,14 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, 
         optimizer.step()
 
 
-def fedcef(name: str, rounds: int, seen: Seen, oracle: str) -> None:
+def fedcef(name: str, rounds: int, seen: Seen, oracle: str, chunk: int = 0) -> None:
     task = TASKS[name]
+    keep_freed_memory()  # as `fedcef run` does
     torch.manual_seed(0)
     problem = Problem.build(task.ours(), nn.functional.cross_entropy, clients(name))
     method = FedAvg(local_lr=task.lr, local_steps=task.steps)
-    simulation = Simulation(problem, method, clients_per_round=task.cohort, batch_size=task.batch, oracle=oracle)
+    options = {"clients_per_round": task.cohort, "batch_size": task.batch, "oracle": oracle, "cohort_chunk": chunk}
+    simulation = Simulation(problem, method, **options)
     seen([simulation.model()])
     for _ in range(rounds):
         simulation.step()
@@ -284,6 +289,7 @@ class Contender:
     module: str = ""  # what it needs ...
     package: str = ""  # ... and what pip calls that
     torchrun: bool = False
+    is_slower: bool = False  # than another way of the same simulator, wherever it was measured
 
     def missing(self) -> str:
         """What to install, or nothing."""
@@ -293,15 +299,16 @@ class Contender:
 def contenders(name: str) -> dict[str, Contender]:
     """Everyone with the ways to use all cores that it offers."""
     n, flower = cores(), "flwr[simulation]"
-    alone = TASKS[name].threads or n
+    alone, chunk = TASKS[name].threads or n, TASKS[name].chunk
     return {
-        "fedcef": Contender(lambda *a: fedcef(*a, oracle="layered"), 1, n),
-        "fedcef, oracle = auto": Contender(lambda *a: fedcef(*a, oracle="auto"), 1, n),
+        "fedcef, 1 process": Contender(lambda *a: fedcef(*a, oracle="layered"), 1, alone),
+        f"fedcef, {n} processes": Contender(lambda *a: fedcef(*a, oracle="layered", chunk=chunk), n, 1, torchrun=True),
+        "fedcef, 1 process, oracle = auto": Contender(lambda *a: fedcef(*a, oracle="auto"), 1, alone),
         "plain loop": Contender(plain, 1, alone),
         f"Flower on Ray, {n} workers": Contender(flower_on_ray, n, 1, "ray", flower),
-        "Flower, in-process grid": Contender(flower_in_process, 1, alone, "flwr", flower),
+        "Flower, in-process grid": Contender(flower_in_process, 1, alone, "flwr", flower, is_slower=True),
         f"pfl-research, {n} processes": Contender(pfl_research, n, 1, "pfl", "pfl", torchrun=True),
-        "pfl-research, 1 process": Contender(pfl_research, 1, alone, "pfl", "pfl"),
+        "pfl-research, 1 process": Contender(pfl_research, 1, alone, "pfl", "pfl", is_slower=True),
     }
 
 

@@ -1,6 +1,6 @@
 """Seconds per FedAvg round of this simulator, a plain PyTorch loop, Flower and pfl-research, in one interleaved run.
 
-    python benchmarks/peers.py [--tasks softmax mlp mnist_cnn] [--repeats 3] [--patience 30] [--quick] [--write]
+    python benchmarks/peers.py [--tasks softmax mlp mnist_cnn] [--repeats 2] [--patience 0] [--all] [--quick] [--write]
 
 FedAvg by plain SGD on the CPU: softmax regression and a small MLP on scikit-learn's digits (100 of 1,000 clients a
 round, 10 local steps of batch 10) and the paper's MNIST network on noise (10 clients, 10 local steps of batch 64).
@@ -94,7 +94,13 @@ def measured(task: str, name: str, contender: Contender) -> Result:
         result = Path(folder) / "result.json"
         # imported, not run: Ray's workers then find the clients' data by name instead of unpacking it in every round
         play = f"import pathlib, contenders as c; c.measured_here({task!r}, {name!r}, pathlib.Path({str(result)!r}))"
-        launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={contender.processes}", "--no-python"]
+        launcher = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc-per-node={contender.processes}",
+            "--no-python",
+        ]
         command = [sys.executable, *(launcher if contender.torchrun else []), sys.executable, "-c", play]
         environment = {
             MARK: "1",
@@ -126,11 +132,11 @@ def measured(task: str, name: str, contender: Contender) -> Result:
         return found | {"rounds": [{"seconds": b - a, "others": others.cores(a, b)} for a, b in pairwise(times)]}
 
 
-def played(task: str, repeats: int, deadline: float) -> Result:
+def played(task: str, repeats: int, deadline: float, everyone: bool) -> Result:
     """One task by all contenders in turn, as a table and for the record."""
     about = TASKS[task]
     print(f"{about.about}: {about.cohort} of {about.clients} clients x {about.steps} steps x batch {about.batch}")
-    playing = {name: contender for name, contender in contenders(task).items() if not contender.missing()}
+    playing = {name: c for name, c in contenders(task).items() if not c.missing() and (everyone or not c.is_slower)}
     kept: dict[str, list[Result]] = {name: [] for name in playing}
     for _ in range(repeats):
         for name, contender in tuple(playing.items()):
@@ -141,15 +147,16 @@ def played(task: str, repeats: int, deadline: float) -> Result:
                 del playing[name], kept[name]
     seconds = {name: [r["seconds"] for result in results for r in result["rounds"]] for name, results in kept.items()}
     result = table(seconds, "plain loop")
-    others = {name: median for name, median in result["median_s"].items() if not name.startswith("fedcef")}
-    fastest = min(others, key=others.__getitem__)
-    ratio = others[fastest] / result["median_s"]["fedcef"]
+    medians = result["median_s"]
+    ours, theirs = ({n: s for n, s in medians.items() if n.startswith("fedcef") == mine} for mine in (True, False))
+    best, fastest = (min(times, key=times.__getitem__) for times in (ours, theirs))
+    ratio = theirs[fastest] / ours[best]
     reached = {key: {name: [r.get(key) for r in kept[name]] for name in kept} for key in ("accuracy", "distance")}
     for key, values in reached.items():
         means = {name: statistics.fmean(found) for name, found in values.items() if None not in found}
         if means:
             print(f"  {key} reached: " + ", ".join(f"{mean:.4f} ({name})" for name, mean in means.items()))
-    print(f"  fedcef is faster than the fastest of the others ({fastest}) by {ratio:.2f}x", flush=True)
+    print(f"  {best} is faster than the fastest of the others ({fastest}) by {ratio:.2f}x", flush=True)
     return {
         "about": about.about,
         "clients": about.clients,
@@ -160,6 +167,7 @@ def played(task: str, repeats: int, deadline: float) -> Result:
         "rounds_per_repeat_at_most": about.rounds,
         **{key + ("_from_start" if key == "distance" else ""): values for key, values in reached.items()},
         "cores_used_by_others": {name: [r["others"] for one in kept[name] for r in one["rounds"]] for name in kept},
+        "fastest": [best, fastest],
         "faster_than_the_fastest": ratio,
         **result,
     }
@@ -168,7 +176,8 @@ def played(task: str, repeats: int, deadline: float) -> Result:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--all", action="store_true", help="also the slower of two ways to use Flower and pfl-research")
     parser.add_argument("--quick", action="store_true", help="one repeat")
     parser.add_argument("--patience", type=float, default=0, help="minutes to wait for a quiet machine, in all")
     parser.add_argument("--write", action="store_true", help="keep the result in benchmarks/results/peers.json")
@@ -179,7 +188,7 @@ def main() -> None:
         print(f"Contenders that need {package} are left out: it is not installed here (pip install '{package}').")
     print(f"FedAvg; {machine()}", flush=True)
     deadline = time.perf_counter() + 60 * arguments.patience
-    results = {task: played(task, repeats, deadline) for task in arguments.tasks}
+    results = {task: played(task, repeats, deadline, arguments.all) for task in arguments.tasks}
     if arguments.write:
         packages = {package: version(package) for package in ("flwr", "ray", "pfl") if find_spec(package)}
         record = {"machine": machine() | packages, "repeats": repeats, "warm_up_rounds": WARM_UP, "tasks": results}

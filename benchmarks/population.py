@@ -33,6 +33,7 @@ from torch import nn
 from fedcef import FedAvg, FedCEF, Problem, TopK
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.core.amounts import format_bytes
+from fedcef.core.memory import keep_freed_memory
 from fedcef.problems.clients.drawn import drawn
 from fedcef.problems.data.datasets import load
 from fedcef.problems.models import MODELS
@@ -65,6 +66,7 @@ def method(name: str) -> Algorithm:
 
 def played(model: str, name: str, store: str, clients: int) -> Result:
     """The rounds of one run, in this process."""
+    keep_freed_memory()  # as `fedcef run` does
     digits = load("digits")
     before = memory("VmRSS")
     began = time.perf_counter()

@@ -1,6 +1,6 @@
 """What a round costs as the number of clients grows from a thousand to a million: seconds, memory, time to build.
 
-    python benchmarks/population.py [--repeats 3] [--quick] [--write]
+    python benchmarks/population.py [--repeats 2] [--quick] [--write]
 
 100 clients a round, 10 local steps of batch 10, 20 samples of scikit-learn's digits each (`partition = "drawn"`), by
 softmax regression and an MLP with the oracle `layered`; FedCEF (Top-5% both ways, states in memory and on a disk) and
@@ -221,7 +221,7 @@ def draw(curves: Result, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="one repeat, a thousand and a million clients")
     parser.add_argument("--write", action="store_true", help="keep benchmarks/results/population.json and the figure")
     arguments = parser.parse_args()

@@ -123,10 +123,11 @@ def measured(task: str, name: str, contender: Contender) -> Result:
         )
         while process.poll() is None:
             others.look(after=0.25)
-        if process.returncode or not result.exists():
+        if not result.exists():  # whatever becomes of it after it has written this does not matter
             log.seek(0)
-            error = re.search(r"^[\w.]*Error: .*", log.read(), re.MULTILINE)  # the first is the cause of the others
-            raise RuntimeError(error[0] if error else f"its process ended with {process.returncode} and left no result")
+            lines = re.findall(r"^[\w.]*Error: .*|^terminate called.*", log.read(), re.MULTILINE)
+            causes = [line for line in lines if "ChildFailedError" not in line]  # which is only what torchrun says then
+            raise RuntimeError(causes[0] if causes else f"its process ended with {process.returncode} and no result")
         found = json.loads(result.read_text())
         times = found.pop("times")
         return found | {"rounds": [{"seconds": b - a, "others": others.cores(a, b)} for a, b in pairwise(times)]}
@@ -139,12 +140,12 @@ def played(task: str, repeats: int, deadline: float, everyone: bool) -> Result:
     playing = {name: c for name, c in contenders(task).items() if not c.missing() and (everyone or not c.is_slower)}
     kept: dict[str, list[Result]] = {name: [] for name in playing}
     for _ in range(repeats):
-        for name, contender in tuple(playing.items()):
+        for name, contender in playing.items():
             try:
                 kept[name].append(undisturbed(task, name, contender, deadline))
             except RuntimeError as error:
-                print(f"{name} is left out: {error}", flush=True)
-                del playing[name], kept[name]
+                print(f"  a measurement of {name} has failed: {error}", flush=True)
+    kept = {name: results for name, results in kept.items() if results}
     seconds = {name: [r["seconds"] for result in results for r in result["rounds"]] for name, results in kept.items()}
     result = table(seconds, "plain loop")
     medians = result["median_s"]
@@ -163,7 +164,7 @@ def played(task: str, repeats: int, deadline: float, everyone: bool) -> Result:
         "clients_per_round": about.cohort,
         "local_steps": about.steps,
         "batch_size": about.batch,
-        "settings": {name: {"processes": c.processes, "threads_each": c.threads} for name, c in playing.items()},
+        "settings": {n: {"processes": c.processes, "threads_each": c.threads} for n, c in playing.items() if n in kept},
         "rounds_per_repeat_at_most": about.rounds,
         **{key + ("_from_start" if key == "distance" else ""): values for key, values in reached.items()},
         "cores_used_by_others": {name: [r["others"] for one in kept[name] for r in one["rounds"]] for name in kept},

@@ -7,8 +7,11 @@ import pytest
 
 from fedcef.core.errors import ConfigError, DivergedError, RunError
 from fedcef.deployment import Coordinator, DeploymentSettings, Disk, without_data
+from fedcef.deployment.coordinator import clients_needed
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.run import run
 
-from .faulty_disk import Killed
+from .faulty_disk import FaultyDisk, Killed
 from .loopback import Loopback
 from .setting import equal, replayed, small_settings
 
@@ -224,3 +227,68 @@ def test_the_refused_are_listed(tmp_path):
     loop.server.receive("nobody", b"")
     (line,) = (tmp_path / "server" / "refused.jsonl").read_text().splitlines()
     assert json.loads(line)["reason"] == "unknown client"
+
+
+def test_of_two_servers_that_begin_in_one_folder_the_first_stays(tmp_path, monkeypatch):
+    """The second has looked before the first began, and does not touch what the first has written."""
+    settings, problem = small_settings("fedcef"), without_data(small_settings("fedcef").build_problem())
+    first = []
+
+    def needed(*asked):
+        if not first:
+            first.append("begins")
+            first.append(Coordinator.new(settings, problem, tmp_path / "run"))
+        return clients_needed(*asked)
+
+    monkeypatch.setattr("fedcef.deployment.coordinator.clients_needed", needed)
+    with pytest.raises(RunError, match="already holds a run"):
+        Coordinator.new(settings, problem, tmp_path / "run")
+    assert Coordinator.recover(tmp_path / "run", problem).run == first[1].run
+
+
+def test_all_that_a_new_run_writes_goes_through_the_disk(tmp_path):
+    """A kill at any step leaves no run, or a whole one."""
+    settings, problem, ended = small_settings("fedcef"), without_data(small_settings("fedcef").build_problem()), []
+    for step in range(100):
+        disk = FaultyDisk()
+        disk.arm("kill", step)
+        try:
+            Coordinator.new(settings, problem, tmp_path / str(step), disk=disk)
+            break
+        except Killed:
+            ended.append((tmp_path / str(step) / "config.toml").exists())
+        if ended[-1]:
+            Coordinator.recover(tmp_path / str(step), problem)
+        else:
+            Coordinator.new(settings, problem, tmp_path / str(step))
+    assert len(ended) > 12
+    assert set(ended) == {False, True}
+
+
+# two kinds of folders
+
+
+def test_a_server_leaves_a_simulated_run_alone(tmp_path):
+    settings = small_settings("fedcef", rounds=2)
+    run(settings, RunFolder(tmp_path / "run"))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(RunError, match=r"is the folder of a simulated run.*`fedcef run --resume .*run`"):
+        Coordinator.recover(tmp_path / "run")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+@pytest.mark.parametrize("lost", ["nothing", "run.json", "clients.jsonl"])
+@pytest.mark.parametrize("rounds", [2, 9], ids=["unfinished", "finished"])
+def test_the_simulator_leaves_a_server_s_folder_alone(tmp_path, lost, rounds):
+    """Also where the file with its id is lost, and whether it is finished or not."""
+    loop = Loopback(small_settings("fedcef"), tmp_path).run(rounds)
+    if loop.server.finished:
+        loop.server.finish()
+    folder = tmp_path / "server"
+    (folder / lost).unlink(missing_ok=True)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=r"is the folder of a deployment's server; .*`flwr run .*resume=.*server"):
+        run(loop.settings, RunFolder(folder), resume=True)
+    with pytest.raises(RunError, match=r"already holds a run; go on with it by `flwr run"):
+        run(loop.settings, RunFolder(folder))
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

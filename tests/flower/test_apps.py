@@ -119,6 +119,28 @@ def test_one_server_at_a_time_works_on_a_run(tmp_path, served):
         call(resume=str(tmp_path / "run"))
 
 
+def test_a_second_server_is_refused_while_the_first_lives(tmp_path, served, monkeypatch):
+    """Whether it would go on with the run or begin one there; the first ends as if it had been alone."""
+    settings, call = served
+    pull, said = InProcessGrid.pull_messages, []
+
+    def start_others(self, ids):
+        if not said:
+            said.append("")
+            for how in ({"resume": str(tmp_path / "run")}, {"out": str(tmp_path / "run")}):
+                with pytest.raises(RunError) as refused:
+                    call(**how)
+                said.append(str(refused.value))
+        return pull(self, ids)
+
+    monkeypatch.setattr(InProcessGrid, "pull_messages", start_others)
+    call(out=str(tmp_path / "run"))
+    assert "is being worked on by process" in said[1]
+    assert "already holds a run; go on with it by `flwr run" in said[2]
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
+
+
 def test_a_mistake_is_one_sentence(tmp_path, capsys):
     grid = InProcessGrid(client_app, {"experiment": "nothing"}, state=tmp_path, clients=0)
     with pytest.raises(ConfigError):

@@ -27,6 +27,7 @@ from fedcef.problems.problem import Problem
 from fedcef.runs.deployment_settings import DeploymentSettings
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
+from fedcef.runs.kinds import refuse_simulated
 from fedcef.runs.reader import Record
 from fedcef.runs.settings import Settings
 
@@ -67,10 +68,13 @@ class Coordinator:
             disk: How files are written.
             tell: Called with a sentence about what a person should know.
         """
-        disk, folder, protocol = disk or Disk(), RunFolder.new(path), Protocol(settings, problem)
+        disk = disk or Disk()
+        folder, protocol = RunFolder.new(path, disk), Protocol(settings, problem)
         clients_needed(protocol, deployment or settings.deployment)  # what cannot run leaves no folder behind
-        disk.replace(path / "run.json", json.dumps({"run": str(RunId.new(settings, protocol.base))}).encode())
-        folder.create(settings.to_toml())
+        with folder.locked():  # of two that begin here at the same time, one
+            RunFolder.new(path)
+            disk.replace(path / "run.json", json.dumps({"run": str(RunId.new(settings, protocol.base))}).encode())
+            folder.create(settings.to_toml())
         return cls(ServerState(protocol, folder, disk, evaluate, tell), deployment)
 
     @classmethod
@@ -85,6 +89,7 @@ class Coordinator:
         tell: Callable[[str], None] = lambda sentence: None,
     ) -> Coordinator:
         """Go on with a run after its last logged round; the arguments are those of `new`."""
+        refuse_simulated(path)
         folder = RunFolder.open(path)
         settings = load_settings(str(folder.config))
         protocol = Protocol(settings, problem if problem is not None else settings.build_problem())

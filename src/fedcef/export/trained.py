@@ -16,6 +16,7 @@ from fedcef.problems.own import call
 from fedcef.problems.source import seeded_model
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
+from fedcef.runs.kinds import resume_command
 from fedcef.runs.settings import IN_PYTHON, Settings
 
 INPUTS: dict[str, tuple[tuple[int, ...], int]] = {
@@ -58,7 +59,7 @@ def load_trained(path: Path, model: nn.Module | str | None = None, input_shape: 
     if not folder.config.is_file():
         raise RunError(f"{path} holds no run; give a folder that `fedcef run` wrote.")
     if not folder.model.is_file():
-        raise RunError(f"The run in {path} has no model yet; let it finish by `fedcef run --resume {path}`.")
+        raise RunError(f"The run in {path} has no model yet; let it finish by `{resume_command(path)}`.")
     settings, weights = load_settings(str(folder.config)), folder.read_model()
     if model is not None:
         module = _given(model)

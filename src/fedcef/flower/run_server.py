@@ -19,6 +19,7 @@ from fedcef.flower.round_loop import RoundLoop, Stopped
 from fedcef.flower.settings import Values, experiment, resumed, run_folder
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
+from fedcef.runs.kinds import refuse_simulated
 from fedcef.runs.reader import Record
 from fedcef.runs.settings import Settings
 
@@ -31,6 +32,7 @@ def run_server(grid: Grid, run_config: Values) -> Record | None:
             server = _begun(settings, run_folder(run_config, settings.name))
             held.enter_context(server.state.folder.locked())
         else:
+            refuse_simulated(folder)
             held.enter_context(RunFolder.open(folder).locked())  # recovery writes
             server = _recovered(settings, folder)
         return _run(grid, server, settings)

@@ -31,6 +31,7 @@ from fedcef.python.history import History
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 from fedcef.runs.along import hear, is_first, run_along, share
 from fedcef.runs.folder import FREE, RunFolder, changes
+from fedcef.runs.kinds import refuse_deployed
 from fedcef.runs.loop import Watcher
 from fedcef.runs.reader import Record, RunReader
 from fedcef.runs.run import run as run_to_the_end
@@ -61,6 +62,8 @@ def run_in_folder(
         return history
     folder = RunFolder(path)
     exists = folder.config.exists()
+    if exists:
+        refuse_deployed(path)
     if exists and not resume:
         raise RunError(f"{path} already holds a run; go on with it by resume=True, or choose another `out`.")
     if exists and (differing := _differing(RunReader(path).settings, settings)):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import suggest
+from fedcef.runs.kinds import resume_command
 from fedcef.runs.settings import Settings, changed, renewed
 
 
@@ -52,7 +53,7 @@ def _find(name_or_path: str) -> str:
         return path.read_text("utf-8")
     if name_or_path not in experiments():
         if (path / "config.toml").is_file():
-            raise ConfigError(f"{path} is the folder of a run; go on with it by `fedcef run --resume {path}`.")
+            raise ConfigError(f"{path} is the folder of a run; go on with it by `{resume_command(path)}`.")
         raise ConfigError(
             f"There is no experiment {name_or_path!r}; there are {', '.join(experiments())}, or give a .toml file."
             f"{suggest(path.stem, experiments())}"

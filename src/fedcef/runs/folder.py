@@ -28,14 +28,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
+from fedcef.runs.kinds import refuse_deployed, resume_command
 from fedcef.runs.lock import locked
 from fedcef.runs.model_file import encode_model, read_model
-from fedcef.runs.reader import Record, RunReader, flatten, record_lines
+from fedcef.runs.reader import Record, RunReader, counted, flatten, record_lines
 from fedcef.wire import Frame, FrameKind, WireError, encode, read_frames
 from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoint
 
@@ -69,9 +71,9 @@ class RunFolder:
     # a run begins
 
     @classmethod
-    def new(cls, path: Path) -> RunFolder:
+    def new(cls, path: Path, disk: Disk | None = None) -> RunFolder:
         """The place of a new run, not written yet; a folder that already holds a run is refused."""
-        folder = cls(path)
+        folder = cls(path, disk)
         folder._refuse_a_run()
         return folder
 
@@ -100,7 +102,7 @@ class RunFolder:
     def _refuse_a_run(self) -> None:
         if self.config.exists():
             raise RunError(
-                f"{self.path} already holds a run; go on with it by `fedcef run --resume {self.path}`, or choose "
+                f"{self.path} already holds a run; go on with it by `{resume_command(self.path)}`, or choose "
                 "another --out."
             )
         parts = (self.rounds, self.summary, self.model, self.old_snapshot, self.facts, self.notes)
@@ -170,10 +172,22 @@ class RunFolder:
         """The trained parameters by name; damaged ones are refused."""
         return read_model(self.model)
 
-    def read_snapshot(self) -> Snapshot | None:
-        """What to go on from, or None for the start; settings that are not those of the snapshot are refused."""
-        if (self.path / "run.json").exists():
-            raise RunError(f"{self.path} is the folder of a deployment's server; go on with it there.")
+    def extend(self, rounds: int) -> None:
+        """Give the run more rounds.  Its end is undone first, then the record of its last round, which was an end's."""
+        self._disk.remove(self.summary)
+        lines, last = record_lines(self.rounds.read_bytes()), self._settings["rounds"]
+        kept = [line.text for line in lines if line.entry is None or line.entry["round"] != last]
+        self._settings = {**self._settings, "rounds": rounds}
+        with self._advice():
+            self._disk.replace(self.rounds, b"".join(kept))
+            self._disk.replace(self.config, tomli_w.dumps(self._settings).encode())
+
+    def read_snapshot(self, may_be_longer: bool = False) -> Snapshot | None:
+        """What to go on from, or None for the start; settings that are not those of the snapshot are refused.
+
+        More rounds make no other experiment where `may_be_longer`.
+        """
+        refuse_deployed(self.path)
         if not self._settings:
             raise RunError(f"{self.config} is empty or damaged; restore it from a copy, or begin another run.")
         if not self.snapshot.exists():
@@ -183,6 +197,8 @@ class RunFolder:
             round_, begun = int(header["round"]), dict(header["settings"])
         except (DamagedError, KeyError, TypeError, ValueError) as error:
             raise self._damaged(self.snapshot, error) from None
+        if may_be_longer and begun.get("rounds", 0) < self._settings["rounds"]:
+            begun["rounds"] = self._settings["rounds"]
         if differing := changes(begun, self._settings):
             raise RunError(
                 f"{self.config} was changed since the run began: {differing}.  Change it back, or begin another run "
@@ -222,9 +238,9 @@ class RunFolder:
             return []
         damaged = [line.number for line in lines if line.entry is None]
         lost = sorted(set(range(round_)) - {number for number, _ in kept})  # `round_` itself can be measured again
-        sentences = [f"{self.rounds} was damaged: {_listed('line', damaged)} could not be read."] if damaged else []
+        sentences = [f"{self.rounds} was damaged: {counted('line', damaged)} could not be read."] if damaged else []
         if lost:
-            sentences.append(f"{self.rounds} has lost {_listed('round', lost)}; the run goes on without.")
+            sentences.append(f"{self.rounds} has lost {counted('round', lost)}; the run goes on without.")
         return sentences
 
     @cached_property
@@ -255,7 +271,7 @@ class RunFolder:
     @contextmanager
     def _advice(self, advice: str = "") -> Iterator[None]:
         """What to do about a disk that refuses."""
-        advice = advice or f"make room or rights for it, then go on with: fedcef run --resume {self.path}"
+        advice = advice or f"make room or rights for it, then go on with: {resume_command(self.path)}"
         try:
             yield
         except RunError as error:
@@ -284,15 +300,3 @@ def _plain(table: Mapping[str, Any]) -> Record:
     """A table of TOML as JSON can hold it: dates, and numbers that are not equal to themselves, become text."""
     result: Record = json.loads(json.dumps(table, default=str), parse_constant=str)
     return result
-
-
-def _listed(noun: str, numbers: list[int]) -> str:
-    """Numbers in few words: rounds 3, 5 to 9."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    said = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
-    return f"{noun}{'s' if len(numbers) > 1 else ''} {said}"

@@ -11,6 +11,7 @@ from fedcef.problems.problem import Problem
 from fedcef.runs.along import by_part, is_first, run_along, share, without_clients
 from fedcef.runs.facts import client_facts, message_facts
 from fedcef.runs.folder import RunFolder, changes
+from fedcef.runs.kinds import refuse_deployed
 from fedcef.runs.loop import Loop, Watcher
 from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record, RunReader
@@ -24,20 +25,26 @@ from fedcef.simulation.simulation import Simulation
 def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: Watcher = lambda record: None) -> Record:
     """Run to the end and return the summary; a run that diverges raises after its summary is written.
 
-    One that is finished already is left as it is.
+    One that is finished already is left as it is, unless the settings give it more rounds.
     """
     if not is_first():
         return run_along(settings)
-    if share(resume and folder.is_finished):
+    if resume:
+        refuse_deployed(folder.path)
+    longer = resume and is_longer(folder, settings.rounds)
+    if share(resume and folder.is_finished and not longer):
         watch({"note": f"The run in {folder.path} is finished; nothing was changed."})
         return folder.read_summary()
     problem = settings.build_problem()
-    simulation = Simulation(problem, settings.build_algorithm(problem), settings, folder=folder.path)
+    algorithm = settings.build_algorithm(problem)
+    simulation = Simulation(problem, algorithm, settings, folder=folder.path)
     optimum = _optimum(settings, simulation.problem) if settings.eval.optimum else None
     measuring = Measuring(simulation.problem, simulation.algorithm.step, settings, optimum)
     with folder.locked():
         if resume:
-            return _go_on(settings, folder, simulation, measuring, watch)
+            said = [extend(folder, settings, algorithm)] if longer else []
+            snapshot = folder.read_snapshot(may_be_longer=not counts_rounds(settings, algorithm))
+            return _go_on(settings, folder, snapshot, Loop(simulation, measuring, FolderSink(folder), watch), said)
         folder.create(settings.to_toml())
         share(None)
         return _to_the_end(settings, Loop(simulation, measuring, FolderSink(folder), watch), folder, [])

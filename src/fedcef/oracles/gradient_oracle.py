@@ -33,19 +33,22 @@ class GradientOracle(ABC):
             raise ConfigError(
                 "With batch_size = 0 every step takes all samples; give a batch_size, or leave batches = 'epochs' out."
             )
-        if problem.statistics.local and training.batch_size == 1:
+        statistics = problem.statistics
+        if (statistics.local or statistics.averaged.names) and training.batch_size == 1:
             raise ConfigError(
-                "With buffers = 'local' batch normalisation takes the statistics of each batch; take batch_size 2 or "
-                "more, or 0 for all samples."
+                f"With buffers = {'local' if statistics.local else 'mean'!r} batch normalisation takes the statistics "
+                "of each batch; take batch_size 2 or more, or 0 for all samples."
             )
         self.problem = problem
-        self.captures = problem.data.captures
+        self.captures = problem.data.captures and not statistics.reads_back(problem.model)
         self.batch_size = training.batch_size
         self.in_epochs = training.batches == "epochs"
         self.clip_norm = training.clip_norm or None
         self.precision = training.precision
 
-    def for_round(self, round_: Round, steps: int, rows: Tensor | None = None) -> Oracle:
+    def for_round(
+        self, round_: Round, steps: int, rows: Tensor | None = None, statistics: Tensor | None = None
+    ) -> Oracle:
         """The oracle of the round's clients for its `steps` local steps.
 
         Args:
@@ -53,12 +56,17 @@ class GradientOracle(ABC):
             steps: How many local steps there are.
             rows: Which clients of the problem these are, where that is not their number: a deployed client has a
                 problem with itself alone, and is row 0 of it.
+            statistics: Those that the clients begin with, (q,), where they are averaged; by default the model's own.
 
         Returns:
             oracle(x, k): the gradients (S, p) on the k-th batches, at the clients' own points (S, p) or at one (p,).
+            Where statistics are averaged, `oracle.statistics` are the clients' so far, (S, q).
         """
         clients = round_.clients if rows is None else rows
         batch = self.batches(round_, clients, steps)
+        if self.problem.statistics.averaged.names:
+            start = self.problem.running_statistics if statistics is None else statistics
+            return _Moving(self, clients, batch, round_, start.expand(len(clients), -1))
 
         def oracle(x: Tensor, k: int) -> Tensor:
             return self.gradients(x.expand(len(clients), -1), clients, batch(k), round_, k)
@@ -90,15 +98,50 @@ class GradientOracle(ABC):
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         """Every client's clipped gradient at its own row of x, on its own part of the batch or on all that it has."""
 
+    def moving(
+        self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int, statistics: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for clients with these running statistics, (S, q), and what their passes make of those."""
+        raise ConfigError("Running statistics are averaged with oracle = 'loop' or 'stacked' only; take one of these.")
+
     def loss(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """One client's loss at x, (p,), computed in the precision that was chosen."""
         cheaper = torch.autocast(x.device.type, torch.bfloat16) if self.precision == "bfloat16" else nullcontext()
         with cheaper:
             return self.problem.loss(self.problem.outputs(model, x, inputs), targets)
 
+    def moving_loss(
+        self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor, statistics: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for a client with these running statistics, (q,), and what the pass makes of those."""
+        cheaper = torch.autocast(x.device.type, torch.bfloat16) if self.precision == "bfloat16" else nullcontext()
+        with cheaper:
+            outputs, moved = self.problem.training_pass(model, x, inputs, statistics)
+            return self.problem.loss(outputs, targets), moved
+
     def clipped(self, g: Tensor) -> Tensor:
         """The gradients scaled down to at most `clip_norm`, where there is one."""
         return g if self.clip_norm is None else clip(g, self.clip_norm)
+
+
+class _Moving:
+    """The oracle of a round in which every gradient moves the clients' running statistics on."""
+
+    def __init__(
+        self,
+        gradients: GradientOracle,
+        clients: Tensor,
+        batch: Callable[[int], Samples | None],
+        round_: Round,
+        statistics: Tensor,
+    ) -> None:
+        self._gradients, self._clients, self._batch, self._round = gradients, clients, batch, round_
+        self.statistics = statistics
+
+    def __call__(self, x: Tensor, k: int) -> Tensor:
+        x = x.expand(len(self._clients), -1)
+        g, self.statistics = self._gradients.moving(x, self._clients, self._batch(k), self._round, k, self.statistics)
+        return g
 
 
 def clip(g: Tensor, norm: float) -> Tensor:

@@ -45,6 +45,19 @@ class ClientLoop(GradientOracle):
 
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         """Every client's clipped gradient, each computed by itself."""
+        return self._computed(x, clients, batch, round_, k, None)
+
+    def moving(
+        self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int, statistics: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same with running statistics, each client's on its own."""
+        moved = statistics.clone(memory_format=torch.contiguous_format)
+        return self._computed(x, clients, batch, round_, k, moved), moved
+
+    def _computed(
+        self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int, statistics: Tensor | None
+    ) -> Tensor:
+        """The gradients; statistics, if there are any, are moved on in place."""
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         keys = round_.dropout(k).view(-1) if self._draws else None
         everyone = len(clients) == self.problem.num_clients  # then nobody's number needs to be read
@@ -54,7 +67,11 @@ class ClientLoop(GradientOracle):
                 mine = self.problem.data.samples(n if everyone else int(clients[n]))
             else:
                 mine = Samples(batch.inputs[n], batch.targets[n])
-            self._write(out[n], x[n], mine, None if keys is None else keys[n])
+            key = None if keys is None else keys[n]
+            if statistics is None:
+                self._write(out[n], x[n], mine, key)
+            else:
+                out[n] = self._gradient(x[n], mine, key, statistics[n])
 
         self._for_each(one, range(len(clients)))
         return self.clipped(out)
@@ -80,7 +97,8 @@ class ClientLoop(GradientOracle):
         """One client's gradient at x, (p,), where it belongs."""
         out.copy_(self._gradient(x, samples, key))
 
-    def _gradient(self, x: Tensor, samples: Samples, key: Tensor | None) -> Tensor:
+    def _gradient(self, x: Tensor, samples: Samples, key: Tensor | None, statistics: Tensor | None = None) -> Tensor:
+        """One client's gradient; its statistics, (q,), are moved on in place."""
         inputs, copy = samples.inputs, self._copy()
         if inputs.ndim == 4:  # images: convolutions are faster with channels last, and pass that order on
             inputs = inputs.to(memory_format=torch.channels_last)
@@ -90,7 +108,11 @@ class ClientLoop(GradientOracle):
                 copy.masks.start(key)
                 if self._seeds:  # some layer draws from torch's own generator: give it this step's key
                     torch.manual_seed(int(key))
-            loss = self.loss(copy.model, x, inputs, samples.targets)
+            if statistics is None:
+                loss = self.loss(copy.model, x, inputs, samples.targets)
+            else:
+                loss, moved = self.moving_loss(copy.model, x, inputs, samples.targets, statistics)
+                statistics.copy_(moved)
             return torch.autograd.grad(loss, x)[0]
 
     def _copy(self) -> Copy:

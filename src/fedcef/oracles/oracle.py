@@ -40,6 +40,7 @@ def make_oracle(problem: Problem, training: Training) -> GradientOracle:
     kind: str = training.oracle
     if kind == "auto":
         one_by_one = convolves(problem.model) or has_dropout(problem.model)
+        one_by_one |= problem.statistics.reads_back(problem.model)
         together = training.batch_size > 0 or problem.equal_sizes
         kind = "stacked" if together and not one_by_one else "loop"
         network = batched_network(problem, training) if convolves(problem.model) else None

@@ -6,6 +6,7 @@ It pays where a client's step is small (linear models, MLPs) and costs where it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ from fedcef.oracles.dropout import Copy, draws_itself, has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
+
+Result = TypeVar("Result")
 
 
 class Stacked(GradientOracle):
@@ -41,15 +44,44 @@ class Stacked(GradientOracle):
                 copy.masks.start(key)
             return self.loss(copy.model, x, inputs, targets)
 
+        def moving_loss(
+            x: Tensor, inputs: Tensor, targets: Tensor, key: Tensor | None, statistics: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            if key is not None:
+                copy.masks.start(key)
+            return self.moving_loss(copy.model, x, inputs, targets, statistics)
+
         in_dims = (0, 0, 0, 0 if self._draws else None)
         self._gradients: Callable[..., Tensor] = torch.func.vmap(torch.func.grad(loss), in_dims)
+        self._moving: Callable[..., tuple[Tensor, Tensor]] = torch.func.vmap(
+            torch.func.grad(moving_loss, has_aux=True), (*in_dims, 0)
+        )
 
     def gradients(self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int) -> Tensor:
         """Every client's clipped gradient, all of them by one call of the model."""
+        return self.clipped(self._called(self._gradients, x, clients, batch, round_, k))
+
+    def moving(
+        self, x: Tensor, clients: Tensor, batch: Samples | None, round_: Round, k: int, statistics: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same with running statistics."""
+        g, moved = self._called(self._moving, x, clients, batch, round_, k, statistics)
+        return self.clipped(g), moved
+
+    def _called(
+        self,
+        function: Callable[..., Result],
+        x: Tensor,
+        clients: Tensor,
+        batch: Samples | None,
+        round_: Round,
+        k: int,
+        *more: Tensor,
+    ) -> Result:
         batch = self.problem.data.tables(clients) if batch is None else batch
         keys = round_.dropout(k).view(-1) if self._draws else None
         try:
-            return self.clipped(self._gradients(x, batch.inputs, batch.targets, keys))
+            return function(x, batch.inputs, batch.targets, keys, *more)
         except RuntimeError as error:
             if "randomness" in str(error):
                 raise ProblemError(

@@ -2,13 +2,13 @@
 
 Frozen parameters (requires_grad=False) and buffers that no pass changes are constants: everyone has them, nobody sends
 them, and a digest tells whether all have the same.  Buffers that a training pass changes are running statistics; what
-becomes of them is chosen, because a flat vector of parameters is all that is averaged and sent.
+becomes of them is chosen: they stay as they are, every batch has its own, or they travel and are averaged.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,11 +19,12 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedcef.core.errors import ProblemError
+from fedcef.core.layout import Layout
 
-Buffers = Literal["constant", "frozen", "local"]
-"""How buffers are treated: none may change; statistics stay as they are; or every batch has its own, and whoever uses
-the model takes those of their inputs."""
-BUFFERS: tuple[Buffers, ...] = ("constant", "frozen", "local")
+Buffers = Literal["constant", "frozen", "local", "mean"]
+"""How buffers are treated: none may change; statistics stay as they are; every batch has its own, and whoever uses the
+model takes those of their inputs; or clients move them on and send them, and the server takes their mean."""
+BUFFERS: tuple[Buffers, ...] = ("constant", "frozen", "local", "mean")
 
 DIGEST = 4  # bytes: as many as a run's id has room for
 
@@ -34,11 +35,15 @@ class Statistics:
 
     Frozen ones stay in evaluation mode while the others train.  Local ones normalise by each batch as they train, which
     needs no running statistics: there is nothing to average, to send or to keep.  What a trained model is used with is
-    a function of its parameters and of some inputs (`calibrate`).
+    a function of its parameters and of some inputs (`calibrate`).  Averaged ones are part of the model: as one vector,
+    (q,), they are handed out with the parameters, moved on by every training pass, and sent back.
     """
 
     layers: tuple[str, ...] = ()
+    """Those that are not left in training mode as they are."""
     local: bool = False
+    averaged: Layout = Layout((), ())
+    """The buffers that travel."""
 
     @classmethod
     def of(cls, model: nn.Module, choice: Buffers, inputs: Tensor) -> Statistics:
@@ -51,23 +56,30 @@ class Statistics:
         if choice == "constant":
             raise ProblemError(
                 f"The model has buffers that training changes ({_some(moving)}); they would neither be averaged nor "
-                "sent.  Keep them as they are by buffers='frozen', leave them to whoever uses the model by "
-                "buffers='local', replace batch normalisation by nn.GroupNorm (fedcef.group_norm does), or build it "
-                "with track_running_stats=False."
+                "sent.  Average and send them, too, by buffers='mean', keep them as they are by buffers='frozen', "
+                "leave them to whoever uses the model by buffers='local', replace batch normalisation by nn.GroupNorm "
+                "(fedcef.group_norm does), or build it with track_running_stats=False."
             )
+        if choice == "mean":
+            return cls._averaging(model, moving, inputs)
         found = cls(tuple(dict.fromkeys(name.rpartition(".")[0] for name in moving)), choice == "local")
         others = [layer for layer in map(model.get_submodule, found.layers) if not isinstance(layer, _NormBase)]
         if found.local and others:
             raise ProblemError(
                 f"buffers='local' is for batch normalisation; the buffers of {type(others[0]).__name__} can only be "
-                "kept, by buffers='frozen'."
+                "kept, by buffers='frozen', or averaged, by buffers='mean'."
             )
-        if moving := _changed(found.train(deepcopy(model)), inputs):
-            raise ProblemError(
-                f"The model changes buffers in evaluation mode, too ({_some(moving)}); make them no buffers, or leave "
-                "them as they are."
-            )
+        _check_still(found.train(deepcopy(model)), inputs)
         return found
+
+    @classmethod
+    def _averaging(cls, model: nn.Module, moving: list[str], inputs: Tensor) -> Statistics:
+        buffers = {name: model.get_buffer(name) for name in moving}
+        odd = [name for name, buffer in buffers.items() if buffer.dtype == torch.bool or buffer.is_complex()]
+        if odd:
+            raise ProblemError(f"buffers='mean' is for numbers; {_some(odd)} can only be kept, by buffers='frozen'.")
+        _check_still(deepcopy(model).eval(), inputs)
+        return cls(averaged=Layout.of(buffers))
 
     def train(self, model: nn.Module) -> nn.Module:
         """The module itself, put into training mode, with these layers as they are to be while it trains."""
@@ -94,11 +106,36 @@ class Statistics:
         for layer, (momentum, training) in zip(layers, usual, strict=True):
             layer.momentum, layer.training = momentum, training
 
+    def flat(self, buffers: Mapping[str, Tensor], like: Tensor) -> Tensor:
+        """The buffers that travel as one vector, (q,), of the type of `like`; empty if there are none."""
+        parts = [buffers[name].detach().reshape(-1).to(like) for name in self.averaged.names]
+        return torch.cat(parts) if parts else like.new_empty(0)
+
+    def tensors(self, model: nn.Module, vector: Tensor) -> dict[str, Tensor]:
+        """Those of a vector by name, in memory of their own and of the types that they have in the model."""
+        return {
+            name: (part if model.get_buffer(name).is_floating_point() else part.round()).to(
+                model.get_buffer(name).dtype, copy=True
+            )
+            for name, part in self.averaged.unflatten(vector).items()
+        }
+
+    def put(self, model: nn.Module, vector: Tensor) -> None:
+        """Give the model those of a vector."""
+        for name, tensor in self.tensors(model, vector).items():
+            model.get_buffer(name).copy_(tensor)
+
+    def reads_back(self, model: nn.Module) -> bool:
+        """Whether a pass reads how many batches there were: batch normalisation that weighs all of them alike."""
+        owners = [model.get_submodule(name.rpartition(".")[0]) for name in self.averaged.names]
+        return any(isinstance(layer, _NormBase) and layer.momentum is None for layer in owners)
+
     def constants(self, model: nn.Module) -> dict[str, Tensor]:
         """What of a model everyone must have alike."""
         layers = [model.get_submodule(name) for name in self.layers if self.local]
-        local = {id(buffer) for layer in layers for buffer in layer.buffers(recurse=False)}  # under whatever names
-        return {name: kept for name, kept in untrained(model).items() if id(kept) not in local}
+        own = {id(buffer) for layer in layers for buffer in layer.buffers(recurse=False)}  # under whatever names
+        own |= {id(model.get_buffer(name)) for name in self.averaged.names}
+        return {name: kept for name, kept in untrained(model).items() if id(kept) not in own}
 
 
 def untrained(model: nn.Module) -> dict[str, Tensor]:
@@ -165,6 +202,14 @@ def _changed(model: nn.Module, inputs: Tensor) -> list[str]:
         return []
     after = dict(model.named_buffers())
     return [name for name in after if name not in before or not _same(after[name], before[name])]
+
+
+def _check_still(model: nn.Module, inputs: Tensor) -> None:
+    if moving := _changed(model, inputs):
+        raise ProblemError(
+            f"The model changes buffers in evaluation mode, too ({_some(moving)}); make them no buffers, or leave "
+            "them as they are."
+        )
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

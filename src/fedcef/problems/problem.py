@@ -68,10 +68,11 @@ class Problem:
         `clients` is a list of those, which are copied into one table, or a source of `fedcef.clients`, which reads a
         client when it is needed.  The start point is the module's parameters as they are; frozen ones
         (requires_grad=False) and buffers that no pass changes are kept, and nobody sends them.  `buffers` says what
-        becomes of running statistics: "frozen" keeps them, too, and with "local" every batch has its own, and the model
-        is evaluated with those of the inputs `calibration`, by default of the test set's.  `augment` changes the images
-        of minibatches at random.  `validation` is measured like the test set, and beside it.  Without clients it is
-        what the server of a deployment knows; then there must be a test set.
+        becomes of running statistics: "mean" averages and sends them with the parameters, "frozen" keeps them, and with
+        "local" every batch has its own, and the model is evaluated with those of the inputs `calibration`, by default
+        of the test set's.  `augment` changes the images of minibatches at random.  `validation` is measured like the
+        test set, and beside it.  Without clients it is what the server of a deployment knows; then there must be a test
+        set.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
@@ -156,6 +157,17 @@ class Problem:
         """The model's outputs with the parameters x, (p,)."""
         return functional_call(model, self.layout.unflatten(x), (inputs,))  # type: ignore[no-any-return]
 
+    def training_pass(self, model: nn.Module, x: Tensor, inputs: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs of a copy in training mode that begins with these statistics, (q,), and those that it leaves."""
+        given = self.layout.unflatten(x) | self.statistics.tensors(model, statistics)
+        outputs = functional_call(model, given, (inputs,))  # buffers that it replaces are replaced in `given`
+        return outputs, self.statistics.flat(given, statistics)
+
+    @property
+    def running_statistics(self) -> Tensor:
+        """Those that the run begins with where they are averaged, (q,); empty otherwise."""
+        return self.statistics.flat(dict(self.model.named_buffers()), self.z0)
+
     @property
     def base_digest(self) -> bytes:
         """Tells apart models with other frozen parameters or buffers; empty if there are none."""
@@ -167,11 +179,14 @@ class Problem:
         if inputs is not None:
             self.statistics.calibrate(model, self.layout.unflatten(x.detach()), inputs)
 
-    def state_dict(self, x: Tensor, inputs: Tensor | None = None) -> dict[str, Tensor]:
+    def state_dict(
+        self, x: Tensor, inputs: Tensor | None = None, statistics: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """The model with the parameters x, (p,), as `load_state_dict` takes it: copies by name, tied ones under each.
 
         Frozen parameters and buffers are in it; `layout.names` are the names of what was trained.  Local statistics are
-        those of `inputs`, such as a client's own, or of `calibration`.
+        those of `inputs`, such as a client's own, or of `calibration`; averaged ones are `statistics`, (q,), by default
+        those that the run begins with.
 
         >>> problem.model.load_state_dict(problem.state_dict(problem.z0))
         """
@@ -183,6 +198,9 @@ class Problem:
         if self.statistics.local:
             model = deepcopy(model).eval()
             self.calibrate(model, x.to(self.z0.device), inputs)
+        elif statistics is not None:
+            model = deepcopy(model)
+            self.statistics.put(model, statistics.to(self.z0.device))
         return trained | {name: kept.to(x.device, copy=True) for name, kept in untrained(model).items()}
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:

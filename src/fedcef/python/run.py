@@ -168,7 +168,8 @@ def _run_in_memory(problem: Problem, algorithm: Algorithm, training: Training, w
     simulation, sink = Simulation(problem, algorithm, training), MemorySink()
 
     def history() -> History:
-        return History(sink.records, problem.state_dict(simulation.model()), problem.model, notes=tuple(sink.notes))
+        trained = problem.state_dict(simulation.model(), statistics=simulation.statistics())
+        return History(sink.records, trained, problem.model, notes=tuple(sink.notes))
 
     try:
         Loop(simulation, Measuring(simulation.problem, algorithm.step, training), sink, watch).to_the_end()

@@ -188,7 +188,7 @@ class Loop:
         """A copy of the problem's module with the parameters so far."""
         problem = self.simulation.problem
         model = deepcopy(problem.model)
-        model.load_state_dict(problem.state_dict(self.simulation.model()))
+        model.load_state_dict(problem.state_dict(self.simulation.model(), statistics=self.simulation.statistics()))
         return model
 
     def tell(self, round_: int, sentence: str) -> None:

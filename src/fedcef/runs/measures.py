@@ -29,7 +29,7 @@ class Measuring:
         options = self._training.eval
         samples = 0 if all_samples and options.last_on_all else options.train_samples
         point = simulation.model().to(self._problem.z0.dtype)
-        return self._evaluator(samples).measure(point) | simulation.diagnostics()
+        return self._evaluator(samples).measure(point, simulation.statistics()) | simulation.diagnostics()
 
     def as_numbers(self, measures: Mapping[str, Tensor]) -> dict[str, float]:
         """The measures on the host, with the gap F(z) - F* where the optimum is known."""

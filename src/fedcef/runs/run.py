@@ -84,7 +84,8 @@ def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, earlier: list
     except DivergedError:
         folder.save_summary(summary_of(settings, loop, "diverged"))
         raise
-    folder.save_model(simulation.problem.state_dict(simulation.model().cpu()), simulation.round)
+    trained = simulation.problem.state_dict(simulation.model().cpu(), statistics=simulation.statistics())
+    folder.save_model(trained, simulation.round)
     if loop.down is not None:
         folder.save_facts({**facts, "messages": message_facts(simulation, loop.down)})
     summary = summary_of(settings, loop, "finished")

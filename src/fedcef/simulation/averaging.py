@@ -15,22 +15,34 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
+from fedcef.algorithms.statistics import STATISTICS
 
 
-def started(z0: Tensor) -> State:
-    """The mean before the first round."""
-    return {"z": z0.clone()}
+def started(z0: Tensor, statistics: Tensor | None = None) -> State:
+    """The mean before the first round; of running statistics, too, where these belong to the model."""
+    return {name: point.clone() for name, point in _points(z0, statistics).items()}
 
 
-def running_mean(average: State, z: Tensor, round_: Tensor, averaging: float) -> State:
-    """The mean after a round (counted from 0) that led to z; nothing where there is none."""
+def running_mean(
+    average: State, z: Tensor, round_: Tensor, averaging: float, statistics: Tensor | None = None
+) -> State:
+    """The mean after a round (counted from 0) that led to z and to these statistics; nothing where there is none."""
     if not average:
         return {}
     number = round_.to(torch.float64)
     worth = ((1 + number) / (10 + number)).clamp(max=averaging).to(z.dtype)
-    return {"z": z + worth * (average["z"] - z)}
+    return {name: point + worth * (average[name] - point) for name, point in _points(z, statistics).items()}
 
 
 def trained_model(average: State, z: Tensor) -> Tensor:
     """The model that is evaluated and saved after a round that led to z."""
     return torch.where(z == 0, z, average["z"]) if average else z
+
+
+def trained_statistics(average: State, replica: State) -> Tensor | None:
+    """The running statistics that go with that model; None where there are none that belong to it."""
+    return average.get(STATISTICS, replica.get(STATISTICS))
+
+
+def _points(z: Tensor, statistics: Tensor | None) -> State:
+    return {"z": z} if statistics is None else {"z": z, STATISTICS: statistics}

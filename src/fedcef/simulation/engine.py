@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, State
 from fedcef.algorithms.received import Received
+from fedcef.algorithms.statistics import STATISTICS
 from fedcef.core.round import Round, Rounds
 from fedcef.oracles.oracle import GradientOracle
 from fedcef.simulation.averaging import running_mean
@@ -77,7 +78,11 @@ class Engine:
             clients=clients,
             ledger=state.ledger.add(*sizes, listeners, told),
             average=running_mean(
-                state.average, algorithm.model(replica), round_.number, self.rounds.training.averaging
+                state.average,
+                algorithm.model(replica),
+                round_.number,
+                self.rounds.training.averaging,
+                replica.get(STATISTICS),
             ),
             finite=state.finite & all_finite(replica) & finite,
             spending=state.spending,
@@ -95,7 +100,7 @@ class Engine:
     def local(self, replica: State, mine: State, round_: Round) -> tuple[Message, State]:
         """What the clients of a round do that have these states; nothing is committed."""
         algorithm = round_.scheduled(self.algorithm)
-        oracle = self.gradients.for_round(round_, algorithm.local_steps)
+        oracle = self.gradients.for_round(round_, algorithm.local_steps, statistics=replica.get(STATISTICS))
         return algorithm.local(replica, mine, oracle, round_.compression)
 
     @property

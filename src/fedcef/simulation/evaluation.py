@@ -86,12 +86,14 @@ class Evaluator:
             self._groups = _groups([part for part in self._alone if part[1] <= piece], piece, problem.z0)
             self._alone = [part for part in self._alone if part[1] > piece]
 
-    def __call__(self, x: Tensor) -> dict[str, float]:
-        """All measures at the point x, (p,)."""
-        return {name: float(value) for name, value in self.measure(x).items()}
+    def __call__(self, x: Tensor, statistics: Tensor | None = None) -> dict[str, float]:
+        """All measures at the point x, (p,), with these running statistics, (q,), where they are averaged."""
+        return {name: float(value) for name, value in self.measure(x, statistics).items()}
 
-    def measure(self, x: Tensor) -> dict[str, Tensor]:
-        """All measures at the point x, (p,), as numbers on the device that nothing has waited for."""
+    def measure(self, x: Tensor, statistics: Tensor | None = None) -> dict[str, Tensor]:
+        """The same as numbers on the device that nothing has waited for."""
+        if statistics is not None:
+            self.problem.statistics.put(self._model, statistics)
         small = is_small(self._rows * self.problem.dim)
         with matrix_units(self._precision), single_thread(when=small):
             return self._measure(x)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, State
+from fedcef.algorithms.statistics import carrying
 from fedcef.compressors import Auto
 from fedcef.core.errors import ConfigError, DivergedError, ProblemError
 from fedcef.core.interrupts import uninterrupted
@@ -22,7 +23,7 @@ from fedcef.core.training import Training
 from fedcef.oracles.oracle import GradientOracle, make_oracle
 from fedcef.problems.problem import Problem
 from fedcef.simulation.aiming import hear, is_reached
-from fedcef.simulation.averaging import trained_model
+from fedcef.simulation.averaging import trained_model, trained_statistics
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
 from fedcef.simulation.choosing import Chooser, first_choice, with_choice
@@ -89,6 +90,7 @@ class Simulation:
         self._auto = algorithm.compressor if isinstance(algorithm.compressor, Auto) else None
         if self._auto:
             algorithm = with_choice(algorithm, first_choice(rounds.share))
+        algorithm = carrying(algorithm, problem.running_statistics)
         gradients = gradients if gradients is not None else make_oracle(problem, training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
         workers = workers_for(training, workers, chooses=self._auto is not None)
@@ -265,6 +267,10 @@ class Simulation:
     def model(self) -> Tensor:
         """The trained model so far, (p,): the current point, or the running mean."""
         return trained_model(self.state.average, self.algorithm.model(self.replica))
+
+    def statistics(self) -> Tensor | None:
+        """The running statistics that go with that model, (q,), where they are averaged."""
+        return trained_statistics(self.state.average, self.replica)
 
     def diagnostics(self) -> dict[str, Tensor]:
         """The method's own scalars for the record, on the device; none that would look at a whole population."""

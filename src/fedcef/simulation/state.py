@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, State
+from fedcef.algorithms.statistics import STATISTICS
 from fedcef.simulation.averaging import started
 from fedcef.simulation.client_states import ClientStates, States, Table
 from fedcef.simulation.ledger import Ledger
@@ -48,12 +49,13 @@ class RunState:
         averaging: bool = False,
     ) -> RunState:
         """The state before the first round."""
+        replica = algorithm.replica_init(z0)
         return cls(
-            replica=algorithm.replica_init(z0),
+            replica=replica,
             server=algorithm.server_init(z0),
             clients=client_states.start(algorithm.client_init(z0), num_clients),
             ledger=Ledger.empty(num_clients, z0.device),
-            average=started(z0) if averaging else {},
+            average=started(z0, replica.get(STATISTICS)) if averaging else {},
             finite=torch.ones((), dtype=torch.bool, device=z0.device),
         )
 

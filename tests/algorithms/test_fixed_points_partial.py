@@ -104,6 +104,10 @@ TABLE: dict[str, list[Exact | Biased | Vanishing]] = {
         Exact({"metric": "adam", "metric_floor": 1.0}),
         Exact({"local_update": LocalMomentum(momentum=0.5), "control": "direction"}),
     ],
+    "data_parallel": [
+        Biased(0.2, COHORT, ONE_STEP),
+        Biased(0.2, COHORT, ONE_STEP, options={"local_update": AdamW(eps=1.0)}),
+    ],
     "diloco": [Biased(0.2, JUMPS, SMOOTH, options={"local_update": SGD(), "momentum": 0.5})],
     "sparseloco": [Biased(0.2, JUMPS, SMOOTH | WHOLE, options={"local_update": SGD()})],
     "demo": [Biased(0.2, JUMPS, SMOOTH | WHOLE, options={"sign": False, "average": "all", "momentum_decay": 0.5})],

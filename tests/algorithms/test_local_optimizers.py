@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedcef.algorithms import EF21, FedAvg, FedBuff, FedCEF, FedMiD, Qsparse, SparseLoCo
+from fedcef.algorithms import EF21, DataParallel, FedAvg, FedBuff, FedCEF, FedMiD, Qsparse, SparseLoCo
 from fedcef.algorithms.diloco import DiLoCo
 from fedcef.compressors import TopK
 from fedcef.core.errors import ConfigError
@@ -70,6 +70,31 @@ def test_diloco_with_one_sgd_step_is_data_parallelism():
         found = torch.stack(simulate(method, PROBLEM, 60).points)
         options = {"lr": 0.014, "momentum": momentum, "nesterov": momentum > 0}
         torch.testing.assert_close(found, torch_points(torch.optim.SGD, PROBLEM, 60, **options), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("problem", [ONE, PROBLEM], ids=["one client", "several"])
+@pytest.mark.parametrize("memory", ["round", "client"])
+def test_data_parallelism_is_torchs_adamw_on_the_mean_gradient(problem, memory):
+    """Whatever the option says: an optimiser that forgets between steps would be none."""
+    method = DataParallel(local_lr=0.01, local_steps=1, local_update=AdamW(**ADAMW, memory=memory))
+    options = {"lr": 0.01, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.1}
+    found = torch.stack(simulate(method, problem, 100).points)
+    torch.testing.assert_close(found, torch_points(torch.optim.AdamW, problem, 100, **options), rtol=0, atol=1e-10)
+
+
+def test_data_parallelism_and_diloco_with_one_plain_step_are_one():
+    diloco = DiLoCo(local_lr=0.02, local_steps=1, server_lr=0.7, momentum=0.0, local_update=SGD())
+    ours = DataParallel(local_lr=0.02, local_steps=1, server_lr=0.7)
+    found, expected = (torch.stack(simulate(method, PROBLEM, 60).points) for method in (ours, diloco))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_data_parallelism_with_h_ends_at_the_solution():
+    """Its proximal steps are in AdamW's metric."""
+    method = DataParallel(local_lr=0.02 / L, local_steps=5, regularizer=L1(0.1), local_update=AdamW(eps=0.3))
+    z, distance = settle(method, PROBLEM, 4000, 1e-8)
+    assert distance <= 1e-8
+    assert int((z == 0).sum()) == 6
 
 
 def test_diloco_with_one_adamw_step_takes_the_mean_of_the_clients_steps():

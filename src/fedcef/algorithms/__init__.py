@@ -4,6 +4,7 @@ from fedcef.algorithms.algorithm import Algorithm
 from fedcef.algorithms.c_fedda import CFedDA
 from fedcef.algorithms.compressed_scaffnew import CompressedScaffnew
 from fedcef.algorithms.dasha_pp import DASHAPP
+from fedcef.algorithms.data_parallel import DataParallel
 from fedcef.algorithms.demo import DeMo
 from fedcef.algorithms.diloco import DiLoCo
 from fedcef.algorithms.econtrol import EControl
@@ -86,6 +87,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "tamuna": TAMUNA,
     "fedcomloc": FedComLoc,
     "locodl": LoCoDL,
+    "data_parallel": DataParallel,
     "diloco": DiLoCo,
     "sparseloco": SparseLoCo,
     "demo": DeMo,
@@ -105,6 +107,7 @@ __all__ = [
     "TAMUNA",
     "CFedDA",
     "CompressedScaffnew",
+    "DataParallel",
     "DeMo",
     "DiLoCo",
     "EControl",

@@ -219,6 +219,11 @@ class Training(Options):
     """How gradients are computed: client after client, all in one call, by kernels for all, or whatever suits."""
     precision: Precision = "float32"
     """The arithmetic of gradients; everything else is float32, or float64 for the precision of that name."""
+    micro_batch: NotNegative = 0
+    """How many samples of a step go through the model at a time, to save memory; 0 = all.  Their gradients add up to
+    that of the whole batch, up to rounding."""
+    compile: bool = False
+    """Whether torch.compile makes kernels for the model, which takes a while at the start."""
     cuda_graphs: bool = True
     """Whether a GPU replays a recording of the round, where the round can be recorded."""
     snapshot_every: NotNegative = 10

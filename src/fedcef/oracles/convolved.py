@@ -103,7 +103,7 @@ class Convolved(ClientLoop):
         super().__init__(problem, training, workers)
         on_cpu = problem.z0.device.type == "cpu"
         parts = read_parts(read_chain(problem.model), problem.layout) if on_cpu else None
-        if parts is None or training.precision == "bfloat16" or problem.data.example.inputs.ndim != 4:
+        if parts is None or training.precision.startswith("bfloat16") or problem.data.example.inputs.ndim != 4:
             raise ConfigError(
                 "oracle = 'layered' with convolutions needs a CPU, precision float32 or float64, and a chain of "
                 "convolutions, max-pooling, ReLU, Tanh or Sigmoid, then linear layers; use oracle = 'loop'."

@@ -13,6 +13,7 @@ from fedcef.algorithms.algorithm import Oracle
 from fedcef.core.errors import ConfigError
 from fedcef.core.round import Round
 from fedcef.core.training import Training
+from fedcef.oracles.large_models import check_large, trained_model
 from fedcef.problems.client_data import Samples
 from fedcef.problems.draws import epochs
 from fedcef.problems.problem import Problem
@@ -39,7 +40,8 @@ class GradientOracle(ABC):
                 f"With buffers = {'local' if statistics.local else 'mean'!r} batch normalisation takes the statistics "
                 "of each batch; take batch_size 2 or more, or 0 for all samples."
             )
-        self.problem = problem
+        check_large(problem, training)
+        self.problem, self.model = problem, trained_model(problem, training)
         self.captures = problem.data.captures and not statistics.reads_back(problem.model)
         self.batch_size = training.batch_size
         self.in_epochs = training.batches == "epochs"
@@ -106,6 +108,9 @@ class GradientOracle(ABC):
 
     def loss(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """One client's loss at x, (p,), computed in the precision that was chosen."""
+        if self.precision == "bfloat16_weights":
+            inputs = inputs.to(torch.bfloat16) if inputs.is_floating_point() else inputs
+            return self.problem.loss(self.problem.outputs(model, x.to(torch.bfloat16), inputs).float(), targets)
         cheaper = torch.autocast(x.device.type, torch.bfloat16) if self.precision == "bfloat16" else nullcontext()
         with cheaper:
             return self.problem.loss(self.problem.outputs(model, x, inputs), targets)

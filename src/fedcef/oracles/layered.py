@@ -81,7 +81,8 @@ class Layered(GradientOracle):
     def __init__(self, problem: Problem, training: Training) -> None:
         super().__init__(problem, training)
         layers = read_layers(read_chain(problem.model), problem.layout, problem.data.example.inputs.ndim == 2)
-        if layers is None or training.precision == "bfloat16" or (not self.batch_size and not problem.equal_sizes):
+        rounds = training.precision.startswith("bfloat16")
+        if layers is None or rounds or (not self.batch_size and not problem.equal_sizes):
             raise ConfigError(
                 "oracle = 'layered' needs a chain of linear layers with ReLU, Tanh, Sigmoid or nothing between them, "
                 "precision float32 or float64, and minibatches or clients of equal size; use oracle = 'stacked'."

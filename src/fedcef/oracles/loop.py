@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedcef.core.round import Round
 from fedcef.core.threads import cores, single_thread
 from fedcef.core.training import Training
 from fedcef.oracles.dropout import Copy, draws_itself, has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle
+from fedcef.oracles.large_models import compile_blocks
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
 _STREAMS = 8  # clients that a GPU works on at a time; more gave nothing
+_LARGE = 1 << 25  # parameters of a model whose gradient keeps a GPU busy, and of whose activations one set is enough
 
 
 class ClientLoop(GradientOracle):
@@ -33,13 +35,15 @@ class ClientLoop(GradientOracle):
         everyone = training.clients_per_round in (0, problem.num_clients) and not training.cohort_chunk
         # otherwise seeds are read on the host, or the sizes of whoever takes part
         self.captures = self.captures and not self._seeds and (self.batch_size > 0 or everyone)
+        self._micro_batch, self._compiles = training.micro_batch, training.compile
         self._device = problem.z0.device
         if workers is None:
-            workers = 1 if self._seeds or self._device.type == "cuda" else min(cores(), problem.num_clients)
+            one = self._seeds or self._compiles or self._device.type == "cuda"
+            workers = 1 if one else min(cores(), problem.num_clients)
         self._pool = (
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
         )
-        streams = _STREAMS if self._device.type == "cuda" else 0
+        streams = (1 if problem.dim > _LARGE else _STREAMS) if self._device.type == "cuda" else 0
         self._streams = [torch.cuda.Stream(self._device) for _ in range(streams)]  # type: ignore[no-untyped-call]
         self._thread = threading.local()
 
@@ -109,15 +113,29 @@ class ClientLoop(GradientOracle):
                 if self._seeds:  # some layer draws from torch's own generator: give it this step's key
                     torch.manual_seed(int(key))
             if statistics is None:
-                loss = self.loss(copy.model, x, inputs, samples.targets)
-            else:
-                loss, moved = self.moving_loss(copy.model, x, inputs, samples.targets, statistics)
-                statistics.copy_(moved)
+                return self._in_parts(copy.model, x, inputs, samples.targets)
+            loss, moved = self.moving_loss(copy.model, x, inputs, samples.targets, statistics)
+            statistics.copy_(moved)
             return torch.autograd.grad(loss, x)[0]
+
+    def _in_parts(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The gradient of the mean loss, which with `micro_batch` adds up over so many samples at a time."""
+        count = len(targets)
+        size = self._micro_batch or count
+        total = torch.autograd.grad(self.loss(model, x, inputs[:size], targets[:size]), x)[0]
+        if size < count:
+            total.mul_(size / count)
+        for start in range(size, count, size):
+            part = slice(start, start + size)
+            loss = self.loss(model, x, inputs[part], targets[part]) * (len(targets[part]) / count)
+            total.add_(torch.autograd.grad(loss, x)[0])
+        return total
 
     def _copy(self) -> Copy:
         """This thread's own copy of the model: functional_call swaps its parameters while it runs."""
         if not hasattr(self._thread, "copy"):
-            self._thread.copy = Copy.of(self.problem.model, self.problem.statistics)
+            self._thread.copy = Copy.of(self.model, self.problem.statistics)
+            if self._compiles:
+                compile_blocks(self._thread.copy.model)
         copy: Copy = self._thread.copy
         return copy

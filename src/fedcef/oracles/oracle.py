@@ -7,11 +7,13 @@ linear layers, or goes through the clients with those of convolutional networks 
 
 from __future__ import annotations
 
+from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
 from fedcef.oracles.batched import Batched, batched_network
 from fedcef.oracles.convolved import Convolved
 from fedcef.oracles.dropout import has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle, convolves
+from fedcef.oracles.large_models import attends
 from fedcef.oracles.layered import Layered
 from fedcef.oracles.loop import ClientLoop
 from fedcef.oracles.stacked import Stacked
@@ -38,6 +40,11 @@ def make_oracle(problem: Problem, training: Training) -> GradientOracle:
     0, `oracle` must be named for that.
     """
     kind: str = training.oracle
+    of_a_loop = "micro_batch" if training.micro_batch else "compile" if training.compile else ""
+    if of_a_loop and kind not in ("auto", "loop"):
+        raise ConfigError(f"{of_a_loop} is for clients that are computed one after the other; take oracle = 'loop'.")
+    if kind == "auto" and (of_a_loop or attends(problem.model)):
+        kind = "loop"
     if kind == "auto":
         one_by_one = convolves(problem.model) or has_dropout(problem.model)
         one_by_one |= problem.statistics.reads_back(problem.model)

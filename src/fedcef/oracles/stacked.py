@@ -36,7 +36,7 @@ class Stacked(GradientOracle):
                 "oracle = 'stacked' cannot give its masks to a layer that draws them inside (attention or a recurrent "
                 "network with dropout, or a layer of your own); use oracle = 'loop'."
             )
-        copy = Copy.of(problem.model, problem.statistics)
+        copy = Copy.of(self.model, problem.statistics)
         self._draws = has_dropout(problem.model)
 
         def loss(x: Tensor, inputs: Tensor, targets: Tensor, key: Tensor | None) -> Tensor:

@@ -202,6 +202,8 @@ class Settings(Training):
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
         off |= {"averaging"} if not self.averaging else set()
         off |= {"batches"} if self.batches == "drawn" else set()
+        off |= {"micro_batch"} if not self.micro_batch else set()
+        off |= {"compile"} if not self.compile else set()
         off |= {"cohort_chunk"} if not self.cohort_chunk else set()
         off |= {"workers"} if self.workers == "auto" else set()
         off |= {"store"} if self.store == StoreOptions() else set()

@@ -1,12 +1,12 @@
-"""DiLoCo, SparseLoCo and DeMo by hand."""
+"""Data parallelism, DiLoCo, SparseLoCo and DeMo by hand."""
 
 import numpy as np
 
-from fedcef.algorithms import DeMo, DiLoCo, SparseLoCo
+from fedcef.algorithms import DataParallel, DeMo, DiLoCo, SparseLoCo
 from fedcef.compressors import TopK
 from fedcef.optimizers import AdamW
 
-from .by_hand import ALPHA, BETA, COMMON, ETA_G, LAM, Z0, K, grad, top1
+from .by_hand import ALPHA, BETA, COMMON, ETA_G, LAM, Z0, K, grad, soft, top1
 
 B1, B2, EPS, DECAY, MOMENTUM = 0.8, 0.9, 1e-3, 0.1, 0.7
 INNER = AdamW(momentum=B1, decay=B2, eps=EPS, weight_decay=DECAY, memory="client")
@@ -53,6 +53,16 @@ def by_hand_sparseloco(rounds):
     return z
 
 
+def by_hand_data_parallel(rounds):
+    z, m, v = Z0.copy(), np.zeros(3), np.zeros(3)
+    for n in range(1, rounds + 1):
+        g = (grad(0, z) + grad(1, z)) / 2  # exact, so that the mean of K of them is one
+        m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g**2
+        scale = np.sqrt(v / (1 - B2**n)) + EPS
+        z = soft(z - BETA * (m / (1 - B1**n) / scale + DECAY * z), BETA * LAM / scale)
+    return z
+
+
 def by_hand_demo(rounds, sign, senders):
     z, m = Z0.copy(), np.zeros((2, 3))
     for _ in range(rounds):
@@ -68,6 +78,7 @@ LOCAL = {**COMMON, "local_update": INNER}
 KEPT = {"compressor": TopK(ratio=0.34)}
 DEMO = {**COMMON, **KEPT, "momentum_decay": 0.6, "weight_decay": DECAY}
 CASES = {
+    "data_parallel": (DataParallel(**LOCAL), by_hand_data_parallel),
     "diloco": (DiLoCo(**LOCAL, momentum=MOMENTUM), by_hand_diloco),
     "sparseloco": (SparseLoCo(**LOCAL, **KEPT, error_decay=0.6), by_hand_sparseloco),
     "demo": (DeMo(**DEMO), lambda rounds: by_hand_demo(rounds, sign=True, senders=True)),

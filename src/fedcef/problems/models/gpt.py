@@ -24,7 +24,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import gelu, scaled_dot_product_attention, silu
+from torch.utils.checkpoint import checkpoint
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import check
@@ -45,6 +47,8 @@ class GPT(nn.Module):
         width: Of what goes from block to block.
         feed_forward: "swiglu" or "gelu"; both have about 8 w² parameters.
         tied: Whether the output layer has the embedding's weights.
+        checkpoint: Whether a block's activations are computed again on the way back, which takes the memory of one
+            block in place of all of them, and a third more time.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class GPT(nn.Module):
         width: int = 128,
         feed_forward: Literal["swiglu", "gelu"] = "swiglu",
         tied: bool = True,
+        checkpoint: bool = False,
     ) -> None:
         super().__init__()
         layers, heads = check("model.layers", Count, layers), check("model.heads", Count, heads)
@@ -73,7 +78,7 @@ class GPT(nn.Module):
         self.output = nn.Linear(width, vocabulary, bias=False)
         if check("model.tied", bool, tied):
             self.output.weight = self.embedding.weight
-        self._head_width = width // heads
+        self._head_width, self._checkpoint = width // heads, check("model.checkpoint", bool, checkpoint)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:  # GPT-2's start: what is added to x is smaller the more blocks add to it
                 adds = name.endswith((".attention.output.weight", ".feed_forward.output.weight"))
@@ -84,7 +89,7 @@ class GPT(nn.Module):
         x = self.embedding(tokens)
         rotation = rotations(tokens.shape[-1], self._head_width, x)
         for block in self.blocks:
-            x = block(x, rotation)
+            x = run_again(block, x, rotation) if self._checkpoint and self.training else block(x, rotation)
         return self.output(self.norm(x)).transpose(1, 2)  # type: ignore[no-any-return]
 
 
@@ -101,6 +106,19 @@ class Block(nn.Module):
         """(batch, context, width) -> the same."""
         x = x + self.attention(self.attention_norm(x), rotation)
         return x + self.feed_forward(self.feed_forward_norm(x))  # type: ignore[no-any-return]
+
+
+def run_again(block: nn.Module, x: Tensor, rotation: Rotation) -> Tensor:
+    """What the block makes of x; what it needs on the way back is computed anew there.
+
+    Its parameters are handed over: on the way back, those that `functional_call` lends it are no longer in it.
+    """
+    names, parameters = zip(*block.named_parameters(), strict=True)
+
+    def forward(x: Tensor, *parameters: Tensor) -> Tensor:
+        return functional_call(block, dict(zip(names, parameters, strict=True)), (x, rotation))  # type: ignore[no-any-return]
+
+    return checkpoint(forward, x, *parameters, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-any-return]
 
 
 class Attention(nn.Module):
@@ -150,11 +168,11 @@ class GELU(nn.Module):
 
 
 def rotations(context: int, head_width: int, like: Tensor) -> Rotation:
-    """Position t turns the i-th pair of entries by t · 10000^(-2i/d); in float32 at least, on the device of `like`."""
+    """Position t turns the i-th pair of entries by t · 10000^(-2i/d); computed in float32 at least, given as `like`."""
     dtype = torch.promote_types(like.dtype, torch.float32)
     pairs = torch.arange(0, head_width, 2, device=like.device, dtype=dtype)
     angles = torch.arange(context, device=like.device, dtype=dtype).unsqueeze(-1) * 10_000 ** (-pairs / head_width)
-    return angles.cos(), angles.sin()
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:

@@ -90,6 +90,8 @@ class FaultyCoordinator(Coordinator):
         super().__init__(state, deployment)
         self.trouble.round, self._just_asked, self._commit = state.round, False, state.commit
         state.commit = self._noted_commit
+        if state.round and (frames := state.log.since(state.round - 1)):  # recovery may have ended it
+            self.trouble.note(round=state.round - 1, logged=hashlib.sha256(frames[0]).hexdigest())
         self.trouble.at("when it has recovered")
 
     def start_round(self, now, connected=None):

@@ -76,6 +76,12 @@ class AcceptedReplies:
         place = self._places.get(round_)
         return place.note if place else None
 
+    def end_since(self, round_: int) -> int:
+        """The first round from this one on that has no entry."""
+        while round_ in self._places:
+            round_ += 1
+        return round_
+
     def of_round(self, round_: int) -> list[bytes]:
         """The accepted replies of a round, in the order of the clients."""
         return [self._read(where) for where in self._places[round_].replies.values()]

@@ -10,6 +10,7 @@ The sum is taken in the same order and precision as the client takes it: for Fed
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,10 +35,20 @@ class ClientSums:
         self._folder, self._disk, self._parts, self._dim = folder, disk, parts, dim
 
     def of(self, client: int, replies: AcceptedReplies, before: int) -> Sum:
-        """What a client has sent before a round, since it last began afresh; {} if nothing."""
+        """What a client that has sent something has sent before a round, since it last began afresh."""
+        if not self._parts:
+            return {}
         through, total = self._read(client)
-        since = (result for round_, result in replies.of_client(client) if through <= round_ < before)
+        since = [result for round_, result in replies.of_client(client) if through <= round_ < before]
+        if not total and not (since and since[0].base is None):  # its first message is missing
+            raise self._unknown(client, f"{self._file(client)} is missing.")
         return added_up(total, since, self._parts, self._dim)
+
+    def require(self, clients: Iterable[int], replies: AcceptedReplies) -> None:
+        """Make sure that what these have sent is known, as far as can be told without reading it."""
+        for client in clients if self._parts else ():
+            if not self._file(client).exists():
+                self.of(client, replies, sys.maxsize)
 
     def fold(self, replies: AcceptedReplies, through: int) -> None:
         """Bring the files up to a round; a file that is there already is left alone."""
@@ -55,11 +66,14 @@ class ClientSums:
         try:
             header, total = read_checkpoint(self._file(client))
         except RunError as error:
-            raise RunError(
-                f"The run cannot go on without the sum of what client {client} sent: {error}  Put the file back from a "
-                "copy, or begin a new run."
-            ) from None
+            raise self._unknown(client, str(error)) from None
         return header["through"], total
+
+    def _unknown(self, client: int, why: str) -> RunError:
+        return RunError(
+            f"The run cannot go on without the sum of what client {client} sent: {why}  Put the file back from a copy, "
+            "or begin a new run."
+        )
 
 
 def added_up(total: Sum, results: Iterable[Result], parts: tuple[str, ...], dim: int) -> Sum:

@@ -13,42 +13,41 @@ A round ends in this order, and a kill between any two steps loses nothing that 
 
     accepted.bin → round_log.bin → memory, rounds.jsonl → every M rounds: snapshot.bin → sums/ → accepted.bin, log cut
 
-Recovery reads the snapshot, goes through the logged rounds since by `end_round`, as they were gone through the first
-time, and cuts off the rest.
+Opening a folder recovers what is in it (recovery.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message, State
+from fedcef.algorithms.statistics import STATISTICS
 from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
+from fedcef.deployment import recovery
 from fedcef.deployment.accepted_replies import AcceptedReplies, Note
 from fedcef.deployment.checks import checked_message, hash_of
 from fedcef.deployment.client_sums import ClientSums
 from fedcef.deployment.end_round import AcceptedReply, EndedRound, count, end_round
 from fedcef.deployment.identity import Roster, read_run_id, settings_digest
-from fedcef.deployment.messages import Result, Stamp, decode_result
+from fedcef.deployment.messages import Result, Stamp
 from fedcef.deployment.protocol import Protocol, snapshot
 from fedcef.deployment.records import record_of, summary_of
-from fedcef.deployment.round_log import RoundLog
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.model_file import encode_model
 from fedcef.runs.reader import Record
 from fedcef.simulation import snapshots
-from fedcef.simulation.averaging import running_mean, started, trained_model
+from fedcef.simulation.averaging import running_mean, started, trained_model, trained_statistics
 from fedcef.simulation.ledger import Ledger
 from fedcef.wire import Contexts, FrameKind, encode, frame_nbytes
-from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
+from fedcef.wire.checkpoint import write_checkpoint
 
-Evaluate = Callable[[Tensor], Mapping[str, float]]
-"""Measures of a model, (p,)."""
+Evaluate = Callable[[Tensor, Tensor | None], Mapping[str, float]]
+"""Measures of a model, (p,), with its running statistics, (q,), where they are averaged."""
 
 
 class ServerState:
@@ -75,19 +74,19 @@ class ServerState:
         self.round = 0
         self.replica: State = protocol.start()
         self.server: State = protocol.algorithm.server_init(protocol.z0)
-        self.average: State = started(protocol.z0) if protocol.settings.averaging else {}
+        averaging = protocol.settings.averaging
+        self.average: State = started(protocol.z0, self.replica.get(STATISTICS)) if averaging else {}
         self.ledger = Ledger.empty(n, protocol.z0.device)
         self.last: list[Stamp | None] = [None] * n  # the state of each client after its last accepted message
         self.have: list[int | None] = [0] * n  # rounds that each client's replica has seen; None: it takes a snapshot
         self.note: Note = {"sent": 0, "received": 0, "wall_s": 0.0, "largest_median": 0.0}  # of the last round
         self._unwritten = ""
-        self._restore()
-
-        self.log = RoundLog(folder.log, disk, self.round)
+        recovery.restore(self)
         self.replies = AcceptedReplies(path / "accepted.bin", disk)
-        self.replies.cut(self.log.end)
         self.sums = ClientSums(path / "sums", disk, protocol.adds_up or (), protocol.dim)
-        self._replay()
+        self.sums.require([client for client, last in enumerate(self.last) if last is not None], self.replies)
+        self.log = recovery.opened_log(self)
+        recovery.replay(self)
         self.log.forget(longer_than=self.whole_size)
 
     @cached_property
@@ -129,6 +128,10 @@ class ServerState:
         """The trained model so far, (p,): the current point, or the running mean."""
         return trained_model(self.average, self.protocol.algorithm.model(self.replica))
 
+    def statistics(self) -> Tensor | None:
+        """The running statistics that go with that model, (q,), where they are averaged."""
+        return trained_statistics(self.average, self.replica)
+
     def checked(self, result: Result) -> Message:
         """The up-message of a result of this round; anything wrong with it raises Unusable."""
         return checked_message(result.frame, self.round, self.up_parts, self.protocol.z0.dtype, self.contexts)
@@ -151,7 +154,7 @@ class ServerState:
         replies = [(one.client, one.reply, frame) for one, frame in zip(accepted, plain, strict=True)]
         self.replies.append(self.round, note, replies)
         self.log.append(ended.frame)
-        self._adopt(accepted, ended, note)
+        self.adopt(accepted, ended, note)
         self.log.forget(longer_than=self.whole_size)
 
     def write_down(self, accepted: int) -> Record:
@@ -159,7 +162,7 @@ class ServerState:
 
         The round is over whether this succeeds or not: a full disk is told, and stops the next round.
         """
-        record = self._record(self.round, accepted)
+        record = self.record(self.round, accepted)
         self._unwritten += json.dumps(record) + "\n"
         try:
             self._write_lines()
@@ -202,7 +205,7 @@ class ServerState:
     def finish(self, status: str = "finished") -> Record:
         """Write the model and the summary; returns the latter."""
         self._write_lines()
-        parameters = self.protocol.state_dict(self.model())
+        parameters = self.protocol.state_dict(self.model(), statistics=self.statistics())
         self.disk.replace(self.folder.model, encode_model(parameters, self.round))
         summary = summary_of(self.protocol, self.folder.records()[-1], status)
         self.disk.replace(self.folder.summary, (json.dumps(summary, indent=2) + "\n").encode())
@@ -214,7 +217,8 @@ class ServerState:
             self.disk.add(self.folder.rounds, self._unwritten.encode())
             self._unwritten = ""
 
-    def _adopt(self, accepted: Sequence[AcceptedReply], ended: EndedRound, note: Note) -> None:
+    def adopt(self, accepted: Sequence[AcceptedReply], ended: EndedRound, note: Note) -> None:
+        """Take the end of a round that is on the disk for the state of things."""
         for one in accepted:
             self.last[one.client] = one.result.stamp
             self.have[one.client] = self.round
@@ -222,69 +226,15 @@ class ServerState:
         self.replica, self.server, self.note = ended.replica, ended.server, note
         round_ = self.protocol.rounds.at(self.round)
         model = round_.scheduled(self.protocol.algorithm).model(self.replica)
-        self.average = running_mean(self.average, model, round_.number, self.protocol.settings.averaging)
+        self.average = running_mean(
+            self.average, model, round_.number, self.protocol.settings.averaging, self.replica.get(STATISTICS)
+        )
         self.round += 1
         for known in ("contexts", "replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
             self.__dict__.pop(known, None)
 
-    def _record(self, round_: int, accepted: int) -> Record:
+    def record(self, round_: int, accepted: int) -> Record:
+        """The line of rounds.jsonl on the state after so many rounds."""
         due = self.evaluate is not None and self.protocol.settings.is_evaluated(round_)
-        measures = self.evaluate(self.model()) if self.evaluate is not None and due else {}
+        measures = self.evaluate(self.model(), self.statistics()) if self.evaluate is not None and due else {}
         return record_of(round_, self.ledger, self.note, accepted, measures)
-
-    # recovery
-
-    def _restore(self) -> None:
-        """Go to where the snapshot was taken, if there is one."""
-        if not self.folder.snapshot.exists():
-            return
-        try:
-            header, tensors = read_checkpoint(self.folder.snapshot)
-        except RunError as error:
-            raise RunError(f"The snapshot {error}  Put it back from a copy, or begin a new run.") from None
-        if not header["round"]:  # a folder that was just made
-            return
-        parts: dict[str, State] = {"replica": {}, "server": {}, "average": {}, "ledger": {}}
-        for key, tensor in tensors.items():
-            part, _, name = key.partition("/")
-            parts[part][name] = tensor
-        self.replica, self.server, self.average = parts["replica"], parts["server"], parts["average"]
-        self.ledger = self.ledger.with_state(parts["ledger"])
-        self.round, self.have = header["round"], header["have"]
-        self.last = [None if stamp is None else Stamp.from_json(stamp) for stamp in header["last"]]
-        self.note = header["note"]
-
-    def _replay(self) -> None:
-        """Go through the rounds that were logged since the snapshot, and write records that are missing."""
-        known = {record["round"]: record for record in self.folder.records() if record["round"] <= self.log.end}
-        complete = list(known) == list(range(self.log.end + 1))
-        if self.round not in known:  # where the snapshot was taken can be measured again
-            accepted_before = sum(stamp is not None and stamp.round == self.round - 1 for stamp in self.last)
-            known[self.round] = self._record(self.round, accepted_before)
-        while self.round < self.log.end:
-            note = self.replies.note(self.round)
-            if note is None:
-                raise RunError(
-                    f"Round {self.round} is in {self.folder.log}, but its replies are not in accepted.bin; put that "
-                    "file back from a copy, or begin a new run."
-                )
-            accepted = [self._accepted(reply) for reply in self.replies.of_round(self.round)]
-            ended, logged = self.end_round(accepted), self.log[self.round]
-            if ended.frame != logged:
-                self.tell(
-                    f"Round {self.round} is not what was logged; was the run moved to another machine or version?"
-                )
-                _, replica = self.protocol.follow(self.round, self.replica, logged)
-                ended = replace(ended, frame=logged, replica=replica)
-            self._adopt(accepted, ended, note)
-            if self.round not in known:
-                known[self.round] = self._record(self.round, len(accepted))
-        if lost := set(range(self.log.end + 1)) - known.keys():
-            self.tell(f"{self.folder.rounds} has lost the records of {len(lost)} rounds; the run goes on without them.")
-        if not complete:
-            lines = "".join(json.dumps(known[round_]) + "\n" for round_ in sorted(known))
-            self.disk.replace(self.folder.rounds, lines.encode())
-
-    def _accepted(self, reply: bytes) -> AcceptedReply:
-        result = decode_result(reply)
-        return AcceptedReply(reply, result, self.checked(result))

@@ -1,0 +1,125 @@
+"""How a server finds its way back after a kill, or after damage to its log.
+
+The snapshot is read, and the rounds since are gone through by `end_round`, as they were gone through the first time.
+
+A round's replies are on the disk before its log entry.  So a round that accepted.bin has and the log has not was being
+logged when the server was killed, or its entry was lost since.  Either way it ends from its replies, and as it would
+have ended: nobody can have seen another end of it.  What the records have and neither file holds is lost, and is said.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fedcef.core.errors import RunError
+from fedcef.deployment.end_round import AcceptedReply
+from fedcef.deployment.messages import Stamp, decode_result
+from fedcef.deployment.round_log import RoundLog
+from fedcef.runs.reader import Record
+from fedcef.wire.checkpoint import read_checkpoint
+
+if TYPE_CHECKING:
+    from fedcef.algorithms.algorithm import State
+    from fedcef.deployment.server_state import ServerState
+
+
+def restore(state: ServerState) -> None:
+    """Go to where the snapshot was taken, if there is one."""
+    if not state.folder.snapshot.exists():
+        return
+    try:
+        header, tensors = read_checkpoint(state.folder.snapshot)
+    except RunError as error:
+        raise RunError(f"The snapshot {error}  Put it back from a copy, or begin a new run.") from None
+    if not header["round"]:  # a folder that was just made
+        return
+    parts: dict[str, State] = {"replica": {}, "server": {}, "average": {}, "ledger": {}}
+    for key, tensor in tensors.items():
+        part, _, name = key.partition("/")
+        parts[part][name] = tensor
+    state.replica, state.server, state.average = parts["replica"], parts["server"], parts["average"]
+    state.ledger = state.ledger.with_state(parts["ledger"])
+    state.round, state.have = header["round"], header["have"]
+    state.last = [None if stamp is None else Stamp.from_json(stamp) for stamp in header["last"]]
+    state.note = header["note"]
+
+
+def opened_log(state: ServerState) -> RoundLog:
+    """The round log; one that is damaged is put aside if the replies hold all that is needed of it."""
+    path = state.folder.log
+    try:
+        return RoundLog(path, state.disk, state.round)
+    except RunError as error:
+        whole = state.replies.end_since(state.round)
+        if whole < _recorded(state):
+            raise RunError(f"{error}  {_ADVICE}") from None
+        state.tell(f"{error}  It is put aside as round_log.damaged; the replies in accepted.bin have what is needed.")
+        if path.exists():
+            state.disk.replace(path.with_suffix(".damaged"), path.read_bytes())
+        state.disk.replace(path, b"")
+        return RoundLog(path, state.disk, state.round)
+
+
+def replay(state: ServerState) -> None:
+    """Go through the rounds since the snapshot, and write entries and records that are missing."""
+    end, recorded = max(state.log.end, state.replies.end_since(state.round)), _recorded(state)
+    if end < recorded:
+        raise RunError(
+            f"{state.folder.rounds} has {recorded} rounds, but {state.folder.log} and accepted.bin have only {end}: "
+            f"they are damaged, or of different copies.  {_ADVICE}"
+        )
+    known = {record["round"]: record for record in state.folder.records()}
+    complete = list(known) == list(range(end + 1))
+    if state.round not in known:  # where the snapshot was taken can be measured again
+        accepted_before = sum(stamp is not None and stamp.round == state.round - 1 for stamp in state.last)
+        known[state.round] = state.record(state.round, accepted_before)
+    while state.round < end:
+        accepted = _play_again(state, was_over=state.round < recorded)
+        if state.round not in known:
+            known[state.round] = state.record(state.round, accepted)
+    if lost := set(range(end + 1)) - known.keys():
+        state.tell(f"{state.folder.rounds} has lost the records of {len(lost)} rounds; the run goes on without them.")
+    if not complete:
+        _write_records(state, known)
+
+
+def _play_again(state: ServerState, was_over: bool) -> int:
+    """End the next round from its replies; how many there are."""
+    note = state.replies.note(state.round)
+    if note is None:
+        raise RunError(
+            f"Round {state.round} is in {state.folder.log}, but its replies are not in accepted.bin; put that "
+            "file back from a copy, or begin a new run."
+        )
+    accepted = [_accepted(state, reply) for reply in state.replies.of_round(state.round)]
+    ended = state.end_round(accepted)
+    if state.round == state.log.end:
+        if was_over:
+            state.tell(f"{state.folder.log} has lost round {state.round}; it was made again from accepted.bin.")
+        state.log.append(ended.frame)
+    elif ended.frame != (logged := state.log[state.round]):
+        state.tell(f"Round {state.round} is not what was logged; was the run moved to another machine or version?")
+        _, replica = state.protocol.follow(state.round, state.replica, logged)
+        ended = replace(ended, frame=logged, replica=replica)
+    state.adopt(accepted, ended, note)
+    return len(accepted)
+
+
+def _accepted(state: ServerState, reply: bytes) -> AcceptedReply:
+    result = decode_result(reply)
+    return AcceptedReply(reply, result, state.checked(result))
+
+
+def _recorded(state: ServerState) -> int:
+    """How many rounds are over by the records, which are written last."""
+    return max((record["round"] for record in state.folder.records()), default=0)
+
+
+def _write_records(state: ServerState, known: dict[int, Record]) -> None:
+    lines = "".join(json.dumps(known[round_]) + "\n" for round_ in sorted(known))
+    state.disk.replace(state.folder.rounds, lines.encode())
+
+
+_ADVICE = "Put the files of the folder back from one copy, or begin a new run."

@@ -144,8 +144,8 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(tmp_path, budget):
 def test_other_settings_or_data_are_not_gone_on_with(tmp_path):
     run(PROBLEM, method(), rounds=2, out=tmp_path)
     for problem, algorithm, rounds in (
-        (PROBLEM, method(), 3),
         (PROBLEM, method(0.4), 2),
+        (PROBLEM, method(0.4), 3),
         (PROBLEM, Zhang(local_lr=0.1, local_steps=3), 2),
         (small_problem(seed=1), method(), 2),
         (replace(PROBLEM, regularizer=L1(1e-2)), method(), 2),
@@ -154,6 +154,31 @@ def test_other_settings_or_data_are_not_gone_on_with(tmp_path):
             run(problem, algorithm, rounds=rounds, out=tmp_path, resume=True)
     with pytest.raises(ConfigError, match=r"\(label was  and is other\)"):
         run(PROBLEM, method(), rounds=2, out=tmp_path, resume=True, label="other")
+
+
+def test_a_run_is_given_more_rounds(tmp_path):
+    options = {"eval_every": 2, "batch_size": 8}
+    whole = run(PROBLEM, method(), rounds=7, **options, out=tmp_path / "whole")
+    run(PROBLEM, method(), rounds=3, **options, out=tmp_path / "more")
+    more = run(PROBLEM, method(), rounds=7, **options, out=tmp_path / "more", resume=True)
+    assert without_time(more) == without_time(whole)
+    assert all(torch.equal(more.parameters[name], value) for name, value in whole.parameters.items())
+    assert more.notes == ("The run was made longer: it had 3 rounds, and has 7.",)
+    with pytest.raises(RunError, match="it can be made longer, but not 3 rounds"):
+        run(PROBLEM, method(), rounds=3, **options, out=tmp_path / "more", resume=True)
+    run(PROBLEM, method(), rounds=1, local_schedule="cosine", out=tmp_path / "cosine")
+    with pytest.raises(RunError, match="local_schedule .* goes by the number of rounds"):
+        run(PROBLEM, method(), rounds=2, local_schedule="cosine", out=tmp_path / "cosine", resume=True)
+
+
+def test_some_clients_are_evaluated():
+    one, all_ = (run(PROBLEM, method(), rounds=1, eval_clients=n)["train_loss"][0] for n in (1, 0))
+    assert one != all_
+    assert run(PROBLEM, method(), rounds=1, eval_clients=3)["train_loss"][0] == all_
+    with pytest.raises(
+        ConfigError, match="eval.clients is 4; it must be at most the number of clients, 3, or 0 for all"
+    ):
+        run(PROBLEM, method(), rounds=1, eval_clients=4)
 
 
 def test_a_folder_may_be_moved_and_be_kept_otherwise(tmp_path):

@@ -32,7 +32,9 @@ def run(
         str | None, typer.Option("--budget", metavar="BYTES", help="All bytes of the run, e.g. 300MB: --set budget=…")
     ] = None,
     out: Out = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with the run in this folder; --set rounds=N gives it more.")
+    ] = None,
     track: Track = None,
 ) -> None:
     """Train once and write a run folder."""
@@ -41,8 +43,11 @@ def run(
     from fedcef.simulation.workers import together
 
     changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
-    if resume is not None and (changes or out):
-        raise ConfigError("--resume goes on with a run as it was set; leave --set, --budget and --out out.")
+    if resume is not None and (out or any(change.partition("=")[0].strip() != "rounds" for change in changes)):
+        raise ConfigError(
+            "--resume goes on with a run as it was set, at most with more rounds (--set rounds=N); otherwise leave "
+            "--set, --budget and --out out."
+        )
     with together():
         _run(experiment, changes, out, resume, track or [])
 

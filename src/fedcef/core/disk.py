@@ -67,6 +67,12 @@ class Disk:
         with _explained(path, "its last lines may be lost if the machine fails"):
             self._sync_file(path)
 
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there, for good."""
+        with _explained(path, _UNHARMED):
+            path.unlink(missing_ok=True)
+            self._sync_folder(path.parent)
+
     # the steps
 
     def write(self, file: BinaryIO, data: bytes | memoryview) -> None:

@@ -81,6 +81,7 @@ def _differing(theirs: Record, settings: Settings) -> str:
     mine = tomllib.loads(settings.to_toml())
     with suppress(ConfigError):
         theirs = tomllib.loads(Settings(**renewed(theirs)).to_toml()) if theirs else theirs
+    theirs = {**theirs, "rounds": mine["rounds"]}  # which `run` compares by itself: there may be more of them
     return changes(theirs, mine, free=set(FREE) - {"label"})
 
 

@@ -46,6 +46,7 @@ def run(
     rounds: int = 100,
     seed: int = 0,
     eval_every: int = 10,
+    eval_clients: int = 0,
     metrics: str | Whole | Sequence[str | Whole] = (),
     per_client: bool = False,
     stop: Stopping | Mapping[str, Any] | str | None = None,
@@ -83,6 +84,8 @@ def run(
         rounds: How long.
         seed: What decides minibatches, cohorts and random compressors.
         eval_every: Rounds between evaluations; the first and the last round are always evaluated.
+        eval_clients: Over how many clients, always the same ones, the loss and its gradient are taken; 0 = all, or
+            1,000 where there are more than 16,384.
         metrics: Further measures on the test set: names such as "r2" or "perplexity" (docs/data.md), or functions of
             all outputs and targets that return one number.
         per_client: Whether to record how unlike the clients are in accuracy, or in loss without classes.
@@ -109,7 +112,8 @@ def run(
         workers: Who does the clients' work: "local", "distributed" (the default under torchrun), "ray" or "ray:4".
         watch: Called with every evaluated record and, if it takes two arguments, a copy of the model as it is then.
         out: A folder to keep the run in, for `fedcef plot` and `report` and to go on with it.
-        resume: Go on with the run in `out`; one that is finished is read, and where there is none it begins.
+        resume: Go on with the run in `out`; one that is finished is read, or goes on if `rounds` are more than it has,
+            and where there is none it begins.
         label: What the run is called in reports.
         snapshot_every: Rounds between snapshots in `out`; 0 = none, then a run that was cut off begins again.
 
@@ -124,7 +128,7 @@ def run(
     options: dict[str, Any] = {
         "rounds": rounds,
         "seed": seed,
-        "eval": {"every": eval_every, "metrics": metrics, "per_client": per_client},
+        "eval": {"every": eval_every, "clients": eval_clients, "metrics": metrics, "per_client": per_client},
         "stop": stop,
         "batch_size": batch_size,
         "batches": batches,

@@ -183,10 +183,8 @@ class RunFolder:
             self._disk.replace(self.config, tomli_w.dumps(self._settings).encode())
 
     def read_snapshot(self, may_be_longer: bool = False) -> Snapshot | None:
-        """What to go on from, or None for the start; settings that are not those of the snapshot are refused.
-
-        More rounds make no other experiment where `may_be_longer`.
-        """
+        """What to go on from, or None for the start; settings that are not those of the snapshot are refused, but for
+        more rounds where it `may_be_longer`."""
         refuse_deployed(self.path)
         if not self._settings:
             raise RunError(f"{self.config} is empty or damaged; restore it from a copy, or begin another run.")
@@ -197,8 +195,8 @@ class RunFolder:
             round_, begun = int(header["round"]), dict(header["settings"])
         except (DamagedError, KeyError, TypeError, ValueError) as error:
             raise self._damaged(self.snapshot, error) from None
-        if may_be_longer and begun.get("rounds", 0) < self._settings["rounds"]:
-            begun["rounds"] = self._settings["rounds"]
+        if may_be_longer:
+            begun["rounds"] = max(begun.get("rounds", 0), self._settings.get("rounds", 0))
         if differing := changes(begun, self._settings):
             raise RunError(
                 f"{self.config} was changed since the run began: {differing}.  Change it back, or begin another run "

@@ -81,6 +81,18 @@ def record_lines(content: bytes) -> list[Line]:
     return lines[:-1] if torn else lines
 
 
+def counted(noun: str, numbers: list[int]) -> str:
+    """Numbers of lines or rounds in few words: rounds 3, 5 to 9."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    said = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {said}"
+
+
 def _object(text: bytes) -> Record | None:
     try:
         entry = json.loads(text)

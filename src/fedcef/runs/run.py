@@ -9,6 +9,7 @@ from torch import Tensor
 from fedcef.core.errors import DivergedError, RunError
 from fedcef.problems.problem import Problem
 from fedcef.runs.along import by_part, is_first, run_along, share, without_clients
+from fedcef.runs.extending import counts_rounds, extend, is_longer
 from fedcef.runs.facts import client_facts, message_facts
 from fedcef.runs.folder import RunFolder, changes
 from fedcef.runs.kinds import refuse_deployed
@@ -44,7 +45,13 @@ def run(settings: Settings, folder: RunFolder, *, resume: bool = False, watch: W
         if resume:
             said = [extend(folder, settings, algorithm)] if longer else []
             snapshot = folder.read_snapshot(may_be_longer=not counts_rounds(settings, algorithm))
-            return _go_on(settings, folder, snapshot, Loop(simulation, measuring, FolderSink(folder), watch), said)
+            if longer and snapshot is None:
+                said.append("There is no snapshot to go on from: all rounds are computed again.")
+            share(without_clients(snapshot))
+            if snapshot is not None:
+                _restore(simulation, *snapshot, folder)
+            loop = Loop(simulation, measuring, FolderSink(folder, folder.logged_frames()), watch)
+            return _go_on(settings, folder, loop, said)
         folder.create(settings.to_toml())
         share(None)
         return _to_the_end(settings, Loop(simulation, measuring, FolderSink(folder), watch), folder, [])
@@ -58,17 +65,11 @@ def next_folder(parent: Path, name: str) -> Path:
     return parent / f"{name}-{number}"
 
 
-def _go_on(
-    settings: Settings, folder: RunFolder, simulation: Simulation, measuring: Measuring, watch: Watcher
-) -> Record:
-    """Put the simulation where the snapshot was taken, cut off what was recorded after it, and go on."""
-    snapshot, logged = folder.read_snapshot(), folder.logged_frames()
-    share(without_clients(snapshot))
-    if snapshot is not None:
-        _restore(simulation, *snapshot, folder)
-    loop = Loop(simulation, measuring, FolderSink(folder, logged), watch)
-    for sentence in folder.cut(simulation.round):
-        loop.tell(simulation.round, sentence)
+def _go_on(settings: Settings, folder: RunFolder, loop: Loop, said: list[str]) -> Record:
+    """Cut off what was recorded after the snapshot from which the simulation goes on, and go on."""
+    here = loop.simulation.round
+    for sentence in (*said, *folder.cut(here)):
+        loop.tell(here, sentence)
     records = folder.records()
     return _to_the_end(settings, loop, folder, records if settings.stop else records[-1:])
 

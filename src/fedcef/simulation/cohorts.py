@@ -24,9 +24,14 @@ def weigh(problem: Problem, training: Training, weights: Tensor | None) -> Calla
 
 
 def check_cohorts(algorithm: Algorithm, rounds: Rounds, problem: Problem, weighted: bool) -> None:
-    """Refuse cohorts that the method has no round for, and choices that the run could not make."""
+    """Refuse cohorts that the method has no round for or that do not exist, and choices that the run could not make."""
     check_choice(algorithm, rounds.training, problem)
     name, size, everyone = type(algorithm).__name__, rounds.cohort_size, rounds.num_clients
+    if rounds.training.eval.clients > everyone:
+        raise ConfigError(
+            f"eval.clients is {rounds.training.eval.clients}; it must be at most the number of clients, {everyone}, or "
+            "0 for all."
+        )
     if size < everyone and not algorithm.partial_participation:
         raise ConfigError(
             f"{name} needs all clients in every round; leave clients_per_round out (it is {size}, num_clients is "

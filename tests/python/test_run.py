@@ -167,7 +167,7 @@ def test_a_run_is_given_more_rounds(tmp_path):
     with pytest.raises(RunError, match="it can be made longer, but not 3 rounds"):
         run(PROBLEM, method(), rounds=3, **options, out=tmp_path / "more", resume=True)
     run(PROBLEM, method(), rounds=1, local_schedule="cosine", out=tmp_path / "cosine")
-    with pytest.raises(RunError, match="local_schedule .* goes by the number of rounds"):
+    with pytest.raises(RunError, match=r"local_schedule .* goes by the number of rounds"):
         run(PROBLEM, method(), rounds=2, local_schedule="cosine", out=tmp_path / "cosine", resume=True)
 
 
@@ -176,7 +176,7 @@ def test_some_clients_are_evaluated():
     assert one != all_
     assert run(PROBLEM, method(), rounds=1, eval_clients=3)["train_loss"][0] == all_
     with pytest.raises(
-        ConfigError, match="eval.clients is 4; it must be at most the number of clients, 3, or 0 for all"
+        ConfigError, match=r"eval\.clients is 4; it must be at most the number of clients, 3, or"
     ):
         run(PROBLEM, method(), rounds=1, eval_clients=4)
 

@@ -139,7 +139,7 @@ def test_an_extension_may_be_killed_at_any_moment(tmp_path, settings):
 def test_what_cannot_be_extended(tmp_path, settings):
     for number, (option, why) in enumerate(
         {
-            "local_schedule.name=cosine": r"local_schedule \(unless it is given `rounds` of its own\) goes by the number",
+            "local_schedule.name=cosine": r"local_schedule \(unless it is given `rounds` of its own\) goes by",
             "server_schedule.name=cosine": "server_schedule",
             "budget=100kB": "budget goes by the number of rounds, so that the first 3 of 5 would be others",
         }.items()

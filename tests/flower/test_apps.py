@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import signal
 
 import pytest
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from deployment.setting import equal, simulation, small_settings
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment import DeploymentSettings
+from fedcef.deployment.going_back import go_back
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.round_loop import Stopped
@@ -295,3 +297,43 @@ def test_a_reply_without_bytes_is_unreadable(tmp_path):
     deployed.grid._answer = forged
     deployed.run()
     assert refused(deployed) == ["unreadable"]
+
+
+def test_a_server_from_an_older_copy_stops_and_says_what_to_do(tmp_path):
+    settings = small_settings("fedcef", rounds=6)
+    first = Deployed(settings, tmp_path)
+    rounds = iter(range(100))
+    watch = first._watch
+
+    def copy_after_two(record):
+        watch(record)
+        if next(rounds) == 1:
+            shutil.copytree(tmp_path / "server", tmp_path / "copy")
+
+    first._watch = copy_after_two
+    first.run()
+    shutil.rmtree(tmp_path / "server")
+    (tmp_path / "copy").rename(tmp_path / "server")
+    older = Deployed(settings, tmp_path, resume=True)
+    with pytest.raises(RunError, match=r"Clients have seen later rounds .*Round 2 is over.*deployment recover"):
+        older.run()
+    assert go_back(tmp_path / "server") == 2
+    again = Deployed(settings, tmp_path, resume=True).run()
+    assert [record["round"] for record in again.records] == [3, 4, 5, 6]
+    assert [record["accepted"] for record in again.records] == [5] * 4
+
+
+def test_what_all_clients_refuse_for_one_reason_stops_the_server(tmp_path):
+    deployed = Deployed(small_settings("fedcef", rounds=3), tmp_path)
+    for node in deployed.grid.nodes:
+        node.node_config["set"] = "local_lr=0.5"
+    with pytest.raises(RunError, match=r"refuse it for one reason: The server's settings are not this client's"):
+        deployed.run()
+    assert len(deployed.grid.nodes[0].seen) == 1 + 4  # who it is, and the order with three retries
+
+
+def test_a_client_that_refuses_alone_stops_nobody(tmp_path):
+    deployed = Deployed(small_settings("fedcef", rounds=3), tmp_path)
+    deployed.grid.nodes[2].node_config["set"] = "local_lr=0.5"
+    deployed.run()
+    assert [record["accepted"] for record in deployed.records] == [4] * 3

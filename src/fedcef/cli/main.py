@@ -10,13 +10,30 @@ import sys
 
 import typer
 
-from fedcef.cli import compare, data, doctor, export, frontier, plot, report, run, sweep, theory, version, watch
+from fedcef.cli import (
+    compare,
+    data,
+    deployment,
+    doctor,
+    export,
+    frontier,
+    plot,
+    report,
+    run,
+    sweep,
+    theory,
+    version,
+    watch,
+)
 from fedcef.cli import list as list_
 from fedcef.cli.terminal import say
 from fedcef.core.errors import EndedElsewhere, FedcefError
 from fedcef.core.memory import keep_freed_memory
 
-COMMANDS = (run, compare, sweep, frontier, watch, plot, report, export, theory, list_, data, doctor, version)
+COMMANDS = (
+    *(run, compare, sweep, frontier, watch, plot, report, export, theory, list_),
+    *(data, deployment, doctor, version),
+)
 """In the order in which the help shows them."""
 
 _RIGHTS = "ask for the rights to it, or choose another folder"

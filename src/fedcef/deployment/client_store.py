@@ -55,11 +55,23 @@ class ClientStore:
         """The newest valid state of a run."""
         if str(run) not in self._last:
             paths = sorted((self._slot(run, slot) for slot in (0, 1)), key=self._number, reverse=True)
-            found = next((save for path in paths if (save := self._read(run, path)) is not None), None)
+            found = next((save for path in paths if (save := self._read(str(run), path)) is not None), None)
             if found is None:
                 return None
             self._last[str(run)] = found
         return self._last[str(run)][1]
+
+    def with_stamp(self, stamp: Stamp) -> ClientState | None:
+        """A state that has led to this stamp, of whatever run: a run's id changes when its server goes back or it gets
+        more rounds, and the stamp tells that the messages are the same."""
+        for path in sorted(self.folder.glob("*.state")):
+            try:
+                known = [read_header(path).get(name) for name in ("stamp", "base")]
+            except (DamagedError, OSError):
+                continue
+            if stamp.to_json() in known and (save := self._read(path.stem.rpartition("-")[0], path)) is not None:
+                return save[1]
+        return None
 
     def forget(self) -> None:
         """Read the disk next time: another process may have worked for this client."""
@@ -96,12 +108,12 @@ class ClientStore:
         except (DamagedError, OSError):
             return sys.maxsize
 
-    def _read(self, run: RunId, path: Path) -> tuple[int, ClientState] | None:
+    def _read(self, run: str, path: Path) -> tuple[int, ClientState] | None:
         if not path.exists():
             return None
         try:
             header, tensors = read_checkpoint(path)
-            if header["run"] != str(run) or header["client"] != self.client:
+            if header["run"] != run or header["client"] != self.client:
                 raise DamagedError(f"{path} is the state of client {header['client']} of run {header['run']}.")
             state = ClientState(
                 round=header["round"],

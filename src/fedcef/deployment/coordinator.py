@@ -22,6 +22,7 @@ from fedcef.deployment.checks import Unusable, largest_reply
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Order
 from fedcef.deployment.protocol import Protocol
+from fedcef.deployment.refusals import in_common
 from fedcef.deployment.server_state import Evaluate, ServerState
 from fedcef.problems.problem import Problem
 from fedcef.runs.deployment_settings import DeploymentSettings
@@ -134,6 +135,7 @@ class Coordinator:
             self.open.began = now
         self.open.cohort = set(self._cohort(self.round, self.open.attempt)) | self.open.accepted.keys()
         self.open.given_up.clear()
+        self.open.why.clear()
         self.open.again.clear()
         return {client: self._order(client) for client in sorted(self.open.waited_for)}
 
@@ -167,6 +169,11 @@ class Coordinator:
     def stalled(self, now: float) -> bool:
         """Whether the round can only go on by another attempt (`start_round`)."""
         return self._over(now) and not self.can_close(now)
+
+    def refused_by_all(self) -> str:
+        """What all clients say whose reply is missing, if they all refuse the open round for one reason."""
+        missing = self.open.waited_for if self.open is not None else set()
+        return in_common(self.open.why) if self.open is not None and missing == self.open.why.keys() else ""
 
     def close_round(self, now: float) -> Record | None:
         """End the round with those who answered; None if too few are left after the last check."""
@@ -234,6 +241,7 @@ class Coordinator:
                     order = self._order(client)
                 else:
                     self.open.given_up.add(client)
+                    self.open.why[client] = why.detail or why.reason
         self.state.refuse(client, identity, why.reason, why.detail)
         return Verdict(False, why.reason, why.detail, order)
 

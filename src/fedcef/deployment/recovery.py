@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedcef.core.errors import RunError
@@ -23,6 +24,14 @@ from fedcef.wire.checkpoint import read_checkpoint
 if TYPE_CHECKING:
     from fedcef.algorithms.algorithm import State
     from fedcef.deployment.server_state import ServerState
+
+
+class LostRounds(RunError):
+    """There were more rounds than the files hold, which end after `end` of them."""
+
+    def __init__(self, sentence: str, end: int) -> None:
+        super().__init__(sentence)
+        self.end = end
 
 
 def restore(state: ServerState) -> None:
@@ -54,7 +63,7 @@ def opened_log(state: ServerState) -> RoundLog:
     except RunError as error:
         whole = state.replies.end_since(state.round)
         if whole < _recorded(state):
-            raise RunError(f"{error}  {_ADVICE}") from None
+            raise RunError(f"{error}  {advice(state.folder.path)}") from None
         state.tell(f"{error}  It is put aside as round_log.damaged; the replies in accepted.bin have what is needed.")
         if path.exists():
             state.disk.replace(path.with_suffix(".damaged"), path.read_bytes())
@@ -66,9 +75,10 @@ def replay(state: ServerState) -> None:
     """Go through the rounds since the snapshot, and write entries and records that are missing."""
     end, recorded = max(state.log.end, state.replies.end_since(state.round)), _recorded(state)
     if end < recorded:
-        raise RunError(
+        raise LostRounds(
             f"{state.folder.rounds} has {recorded} rounds, but {state.folder.log} and accepted.bin have only {end}: "
-            f"they are damaged, or of different copies.  {_ADVICE}"
+            f"they are damaged, or of different copies.  {advice(state.folder.path)}",
+            end,
         )
     known = {record["round"]: record for record in state.folder.records()}
     complete = list(known) == list(range(end + 1))
@@ -122,4 +132,9 @@ def _write_records(state: ServerState, known: dict[int, Record]) -> None:
     state.disk.replace(state.folder.rounds, lines.encode())
 
 
-_ADVICE = "Put the files of the folder back from one copy, or begin a new run."
+def advice(path: Path) -> str:
+    """What to do about a folder that holds less than there was."""
+    return (
+        "Put the folder back from the newest copy that there is; to go on from what is there, and let clients go back "
+        f"to it, run `fedcef deployment recover {path}` and resume."
+    )

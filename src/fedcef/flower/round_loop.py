@@ -13,6 +13,8 @@ from flwr.app import MessageType
 
 from fedcef.core.errors import RunError
 from fedcef.deployment import Coordinator
+from fedcef.deployment.recovery import advice
+from fedcef.deployment.refusals import rounds_seen
 from fedcef.flower.mail import Grid, Mail, Returned, Sent
 from fedcef.flower.nodes import Nodes
 from fedcef.flower.records import bytes_of, with_bytes
@@ -68,8 +70,8 @@ class RoundLoop:
         return self._server.finish()
 
     def _round(self) -> Record:
-        """One round, in as many attempts as it takes."""
-        unusable = 0
+        """One round, in as many attempts as it takes; what all clients refuse for one reason is not tried for ever."""
+        unusable = refused = 0
         while True:
             self._wait_for_clients(self._server.needed)
             self._look()
@@ -86,8 +88,22 @@ class RoundLoop:
                     raise RunError(
                         f"Round {self._server.round} could not end in {unusable} attempts; see refused.jsonl."
                     )
-            else:
-                self._tell(f"Round {self._server.round} has too few replies; it is tried again.")
+                continue
+            why = self._server.refused_by_all()
+            refused = refused + 1 if why else 0
+            if why and (rounds_seen(why) or refused > self._server.deployment.retries):
+                raise RunError(self._hopeless(why))
+            self._tell(f"Round {self._server.round} has too few replies; it is tried again.")
+
+    def _hopeless(self, why: str) -> str:
+        """That nobody does the round, and what to do."""
+        path, round_ = self._server.state.folder.path, self._server.round
+        if rounds_seen(why):
+            return (
+                f"Clients have seen later rounds than this server, and the others are too few: {why}  {path} is an older "
+                f"copy of the run.  {advice(path)}"
+            )
+        return f"All clients that have not done round {round_} refuse it for one reason: {why}  Mend that, and resume."
 
     def _wait_for_clients(self, wanted: int, patience_s: float = float("inf")) -> None:
         """Until so many clients are there, or enough and the patience is over."""

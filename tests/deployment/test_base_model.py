@@ -40,7 +40,7 @@ def settings_of(**options):
     return small_settings("fedcef", rounds=4, data={"name": f"{__name__}:build_problem", **options})
 
 
-@pytest.mark.parametrize("buffers", ["constant", "frozen", "local"])
+@pytest.mark.parametrize("buffers", ["constant", "frozen", "local", "mean"])
 def test_it_is_the_simulated_run(tmp_path, buffers):
     settings = settings_of(buffers=buffers)
     deployed, simulated = Loopback(settings, tmp_path), simulation(settings)
@@ -54,9 +54,50 @@ def test_it_is_the_simulated_run(tmp_path, buffers):
     assert {name: deployed.records[-1][name] for name in counted} == counted
     deployed.server.finish()
     written = deployed.server.state.folder.read_model()
-    expected = simulated.problem.state_dict(simulated.model())
+    expected = simulated.problem.state_dict(simulated.model(), statistics=simulated.statistics())
     assert equal(written, expected)
     assert equal({"base": written["0.weight"]}, {"base": simulated.problem.model[0].weight.detach()})
+
+
+def test_averaged_statistics_outlive_restarts(tmp_path):
+    """Three of five clients a round, a mean of models, and everyone is killed after every round."""
+    settings = settings_of(buffers="mean").model_copy(update={"rounds": 7, "clients_per_round": 3, "averaging": 0.9})
+    deployed, simulated = Loopback(settings, tmp_path), simulation(settings)
+    while not deployed.server.finished:
+        deployed.play()
+        simulated.step()
+        deployed.reopen_server()
+        deployed.workers = [deployed.open_worker(client) for client in range(5)]
+        state = deployed.server.state
+        assert equal(state.replica, simulated.replica)
+        assert equal(state.average, simulated.state.average)
+        assert len(state.statistics()) == 17
+    counted = simulated.ledger.totals()
+    assert {name: deployed.records[-1][name] for name in counted} == counted
+    deployed.server.finish()
+    written = deployed.server.state.folder.read_model()
+    assert written["1.num_batches_tracked"] > 1
+    assert equal(written, simulated.problem.state_dict(simulated.model(), statistics=simulated.statistics()))
+
+
+def test_averaged_statistics_are_the_server_s(tmp_path):
+    """A client whose model begins with others is sent the server's, as it is sent other parameters."""
+    settings = settings_of(buffers="mean")
+    problem, other = settings.build_problem(), settings.build_problem()
+    other.model[1].running_mean.add_(1)
+    assert other.base_digest == problem.base_digest != b""
+    server = Coordinator.new(settings, without_data(problem), tmp_path / "server")
+    assert server.state.up_parts == {"delta": 34, "statistics": 17}
+    for client in range(5):
+        server.enroll(f"site-{client}", client)
+    order = server.start_round(0.0)[1]
+    worker = Worker(settings, one_client(other, 1), ClientStore(tmp_path / "other", 1))
+    verdict = server.receive("site-1", worker.handle(order))
+    assert not verdict.accepted
+    reply = decode_reply(worker.handle(verdict.order), 10**6)
+    same = Worker(settings, one_client(problem, 1), ClientStore(tmp_path / "same", 1)).handle(order)
+    assert reply.frame == decode_reply(same, 10**6).frame
+    assert server.receive("site-1", same).accepted
 
 
 def test_a_client_with_another_base_model_is_refused(tmp_path):

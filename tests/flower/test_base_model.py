@@ -14,7 +14,7 @@ from fedcef.simulation.evaluation import Evaluator
 from .in_process import InProcessGrid
 
 
-@pytest.mark.parametrize("buffers", ["constant", "frozen", "local"])
+@pytest.mark.parametrize("buffers", ["constant", "frozen", "local", "mean"])
 def test_it_is_the_simulated_run(tmp_path, buffers):
     settings = settings_of(buffers=buffers)
     (tmp_path / "mine.toml").write_text(settings.to_toml())
@@ -28,8 +28,8 @@ def test_it_is_the_simulated_run(tmp_path, buffers):
     simulated = simulation(settings)
     for _ in range(settings.rounds):
         simulated.step()
-    expected = simulated.problem.state_dict(simulated.model())
+    expected = simulated.problem.state_dict(simulated.model(), statistics=simulated.statistics())
     assert equal(RunFolder.open(tmp_path / "run").read_model(), expected)
     assert {"0.weight"} < expected.keys() - set(simulated.problem.layout.names)
-    measured = Evaluator(settings.build_problem(), simulated.algorithm.step)(simulated.model())
+    measured = Evaluator(settings.build_problem(), simulated.algorithm.step)(simulated.model(), simulated.statistics())
     assert summary["accuracy"] == measured["accuracy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,13 +43,30 @@ class ClientGradients:
         self._rounds = Rounds(settings, settings.num_clients, self._device)
         self._client = torch.tensor([client], device=self._device)
 
-    def in_round(self, number: int, steps: int) -> Oracle:
-        """The gradients of a round's local steps, on the minibatches that the simulator would draw for this client."""
+    def in_round(self, number: int, steps: int, statistics: Tensor | None = None) -> Oracle:
+        """The gradients of a round's local steps, on the minibatches that the simulator would draw for this client.
+
+        Running statistics that are averaged begin as `statistics`, (q,).
+        """
         only_row = torch.zeros(1, dtype=torch.int64, device=self._device)
-        gradients = self._oracle.for_round(self._rounds.at(number, self._client), steps, rows=only_row)
+        start = None if statistics is None else statistics.to(self._device)
+        gradients = self._oracle.for_round(self._rounds.at(number, self._client), steps, only_row, start)
+        return _OnCpu(gradients, self._device)
 
-        def oracle(x: Tensor, k: int) -> Tensor:
-            with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
-                return gradients(x.to(self._device), k)[0].cpu()
 
-        return oracle
+class _OnCpu:
+    """One client's oracle on a device, for vectors on the CPU."""
+
+    def __init__(self, gradients: Any, device: torch.device) -> None:
+        self._gradients, self._device = gradients, device
+
+    def __call__(self, x: Tensor, k: int) -> Tensor:
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+            gradients: Tensor = self._gradients(x.to(self._device), k)
+            return gradients[0].cpu()
+
+    @property
+    def statistics(self) -> Tensor:
+        """The client's running statistics so far, (q,), where they are averaged."""
+        table: Tensor = self._gradients.statistics
+        return table[0].cpu()

@@ -23,20 +23,20 @@ def measures_of(settings: Settings, problem: Problem) -> Evaluate:
         whole = Evaluator(
             problem, step, settings.eval.train_samples, settings.weighting, settings.precision, settings.eval.metrics
         )
-        return lambda x: whole(x.to(device))
+        return lambda x, statistics: whole(x.to(device), statistics)
     if problem.test is None:
         return _density
     tested = replace(problem, data=PooledData.of([problem.test]))
     evaluator = Evaluator(tested, step, precision=settings.precision, metrics=settings.eval.metrics)
     own = [find_metric(metric)[0] for metric in settings.eval.metrics]
 
-    def measure(x: Tensor) -> Mapping[str, float]:
-        found = evaluator(x.to(device))
+    def measure(x: Tensor, statistics: Tensor | None) -> Mapping[str, float]:
+        found = evaluator(x.to(device), statistics)
         accuracy = {"accuracy": found["accuracy"]} if "accuracy" in found else {}
         return {**accuracy, "test_loss": found["train_loss"], **_density(x), **{name: found[name] for name in own}}
 
     return measure
 
 
-def _density(x: Tensor) -> dict[str, float]:
+def _density(x: Tensor, statistics: Tensor | None = None) -> dict[str, float]:
     return {"density": float((x != 0).double().mean()), "density_1e-4": float((x.abs() > 1e-4).double().mean())}

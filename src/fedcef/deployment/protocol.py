@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from fedcef.algorithms.algorithm import State
+from fedcef.algorithms.statistics import carrying
 from fedcef.core.errors import ConfigError
 from fedcef.core.round import Rounds
 from fedcef.core.threads import is_small
@@ -27,7 +28,9 @@ class Protocol:
         self.settings, self.num_clients = settings, settings.num_clients
         self.z0, self.state_dict, self.base = problem.z0.cpu(), problem.state_dict, problem.base_digest
         self.rounds = Rounds(settings, settings.num_clients)
-        self.algorithm = settings.build_algorithm(problem).for_share(self.rounds.share)
+        method = settings.build_algorithm(problem).for_share(self.rounds.share)
+        statistics = problem.running_statistics.cpu()
+        self.algorithm, self.longest = carrying(method, statistics), max(self.dim, len(statistics))
         self.clients_have_state = bool(self.algorithm.client_init(self.z0))
 
     @property
@@ -60,10 +63,10 @@ class Protocol:
         """
         kind, round_ = head_of(frame)
         if kind == FrameKind.STATE and round_ >= seen:
-            message = decode(frame, max_dim=self.dim).message
+            message = decode(frame, max_dim=self.longest).message
             return round_, {name: payload.dense() for name, payload in message.items()}
         if kind == FrameKind.DOWN and round_ == seen:
-            entry = decode(frame, max_dim=self.dim, contexts=self.algorithm.contexts(replica))
+            entry = decode(frame, max_dim=self.longest, contexts=self.algorithm.contexts(replica))
             return seen + 1, self.advance(replica, entry)
         return seen, replica
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
 from fedcef.algorithms.algorithm import State
+from fedcef.algorithms.statistics import STATISTICS
 from fedcef.core.errors import RunError
 from fedcef.core.precision import matrix_units
 from fedcef.core.threads import single_thread
@@ -29,7 +29,6 @@ from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.messages import Need, Order, Refusal, Result, Stamp, decode_order
 from fedcef.deployment.private_noise import PrivateNoise
 from fedcef.deployment.protocol import Protocol
-from fedcef.deployment.refusals import ahead
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.wire import FrameKind, WireError, encode
@@ -67,10 +66,10 @@ class Worker:
         objection = self._objection(order)
         if objection:
             return self._refuse(order, objection)
-        state = self.store.load(order.run) or self._earlier(order)
+        state = self.store.load(order.run)
         self._report(order, state)
         if state is not None and state.round > order.round:
-            return self._refuse(order, ahead(order.round, state.round))
+            return self._refuse(order, f"Round {order.round} is over; this client has seen {state.round} rounds.")
         try:
             replica = self._followed(order, state)
             if isinstance(replica, Need):
@@ -81,16 +80,6 @@ class Worker:
             return self._work(order, replica, base, own)
         except (WireError, RunError) as error:
             return self._refuse(order, str(error))
-
-    def _earlier(self, order: Order) -> ClientState | None:
-        """The state that the server knows of, if the run had another id when it was saved.
-
-        The reply in it was for that id, and a replica of a later round is of rounds that are no more.
-        """
-        found = None if order.last is None else self.store.with_stamp(order.last)
-        if found is None or found.round <= order.round:
-            return found and replace(found, reply=b"")
-        return replace(found, reply=b"", round=0, replica=self.protocol.start())
 
     def _objection(self, order: Order) -> str:
         if order.run.settings != self._digest:
@@ -129,7 +118,7 @@ class Worker:
         began = time.perf_counter()
         round_ = self.protocol.rounds.of_client(order.round, self.client)
         algorithm = self.noise.protect(round_.scheduled(self.protocol.algorithm), order, base)
-        oracle = self.gradients.in_round(order.round, algorithm.local_steps)
+        oracle = self.gradients.in_round(order.round, algorithm.local_steps, replica.get(STATISTICS))
         with torch.no_grad(), matrix_units(self.settings.precision), single_thread(when=self.protocol.is_small):
             up, proposed = algorithm.local(replica, own, oracle, round_.compression)
             frame = encode(up, FrameKind.UP, order.round, algorithm.contexts(replica))
@@ -157,5 +146,4 @@ class Worker:
 
 def _is_repeated(order: Order, state: ClientState, base: Stamp | None) -> bool:
     """Whether the order was done before, from the same state: then its reply still holds."""
-    same = state.round == order.round and state.base == base and hash_of(state.replica) == order.replica
-    return bool(state.reply) and same
+    return state.round == order.round and state.base == base and hash_of(state.replica) == order.replica

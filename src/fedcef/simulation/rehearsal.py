@@ -33,20 +33,21 @@ class Noting(Compressor):
         return self.inner.contraction(dim)
 
 
-def compressed_parts(algorithm: Algorithm, z0: Tensor, key: Key) -> dict[str, bool]:
-    """The parts of a client's message, and whether the compressor made each; found without data."""
+def plain_parts(algorithm: Algorithm, z0: Tensor, key: Key) -> dict[str, int]:
+    """The parts of a client's message and how long each is, 0 if the compressor made it; found without data."""
     noting = Noting(algorithm.compressor)
     trial = replace(algorithm, local_steps=1, compressor=noting)
     one = Key(key.shared, key.own.flatten()[0])
     up, _ = trial.local(trial.replica_init(z0), trial.client_init(z0), lambda x, k: torch.zeros_like(x), one)
-    return {name: any(payload is other for other in noting.made) for name, payload in up.items()}
+    made = {id(payload) for payload in noting.made}
+    return {name: 0 if id(payload) in made else payload.dim for name, payload in up.items()}
 
 
 def rehearsed_bytes(algorithm: Algorithm, vectors: Tensor, key: Key, num_clients: int, z0: Tensor) -> int:
     """The bytes of a round in which the clients of a cohort send these vectors, (S, p)."""
     up: dict[str, Payload] = {
-        name: algorithm.compressor.compress(vectors, key) if is_compressed else Dense(vectors)
-        for name, is_compressed in compressed_parts(algorithm, z0, key).items()
+        name: Dense(vectors[:, :plain]) if plain else algorithm.compressor.compress(vectors, key)
+        for name, plain in plain_parts(algorithm, z0, key).items()
     }
     received = Received.of(up, key.shared, share=len(vectors) / num_clients)
     down, _ = algorithm.server_step(algorithm.server_init(z0), algorithm.replica_init(z0), received)

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.algorithms.received import Received
+from fedcef.algorithms.statistics import STATISTICS
 from fedcef.core.errors import RunError
 from fedcef.core.network import Network
 from fedcef.core.round import Round
@@ -162,7 +163,9 @@ class Asynchronous:
         discounted = counts * discounts.to(counts.device)
         received = Received.of(up, round_.server, share=round_.share, weights=discounted)
         kept = float(discounted.sum() / counts.sum())
-        return replace(received, mean={name: kept * mean for name, mean in received.mean.items()})
+        # running statistics are no change: a mean in which stale ones count less is all that is wanted of them
+        means = {name: mean if name == STATISTICS else kept * mean for name, mean in received.mean.items()}
+        return replace(received, mean=means)
 
     # work for clients
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -29,6 +30,7 @@ from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.messages import Need, Order, Refusal, Result, Stamp, decode_order
 from fedcef.deployment.private_noise import PrivateNoise
 from fedcef.deployment.protocol import Protocol
+from fedcef.deployment.refusals import ahead
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.wire import FrameKind, WireError, encode
@@ -66,10 +68,10 @@ class Worker:
         objection = self._objection(order)
         if objection:
             return self._refuse(order, objection)
-        state = self.store.load(order.run)
+        state = self.store.load(order.run) or self._earlier(order)
         self._report(order, state)
         if state is not None and state.round > order.round:
-            return self._refuse(order, f"Round {order.round} is over; this client has seen {state.round} rounds.")
+            return self._refuse(order, ahead(order.round, state.round))
         try:
             replica = self._followed(order, state)
             if isinstance(replica, Need):
@@ -80,6 +82,16 @@ class Worker:
             return self._work(order, replica, base, own)
         except (WireError, RunError) as error:
             return self._refuse(order, str(error))
+
+    def _earlier(self, order: Order) -> ClientState | None:
+        """The state that the server knows of, if the run had another id when it was saved.
+
+        The reply in it was for that id, and a replica of a later round is of rounds that are no more.
+        """
+        found = None if order.last is None else self.store.with_stamp(order.last)
+        if found is None or found.round <= order.round:
+            return found and replace(found, reply=b"")
+        return replace(found, reply=b"", round=0, replica=self.protocol.start())
 
     def _objection(self, order: Order) -> str:
         if order.run.settings != self._digest:
@@ -146,4 +158,5 @@ class Worker:
 
 def _is_repeated(order: Order, state: ClientState, base: Stamp | None) -> bool:
     """Whether the order was done before, from the same state: then its reply still holds."""
-    return state.round == order.round and state.base == base and hash_of(state.replica) == order.replica
+    same = state.round == order.round and state.base == base and hash_of(state.replica) == order.replica
+    return bool(state.reply) and same

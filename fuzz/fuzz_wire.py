@@ -93,8 +93,8 @@ def memory_bound(length: int, max_dim: int) -> int:
 
 def seeds() -> list[bytes]:
     """Small frames of every form, value type and index code."""
-    single = [encode({"c": payload}, FrameKind.UP, 3) for payload in _payloads()]
-    known = [encode({"k": payload}, FrameKind.UP, 3, CONTEXTS) for payload in _known_payloads()]
+    single = [encode({"c": payload}, FrameKind.DOWN, 3) for payload in _payloads()]
+    known = [encode({"k": payload}, FrameKind.DOWN, 3, CONTEXTS) for payload in _known_payloads()]
     pairs = [
         encode(dict(zip("ab", pair, strict=True)), FrameKind.DOWN, 9)
         for pair in zip(_payloads()[::5], _payloads()[2::5], strict=False)
@@ -150,7 +150,7 @@ def _try(data: bytes, number: int, summary: Summary) -> None:
         summary.payloads[type(payload).__name__] += 1
         if number % ENCODE_EVERY == 0:  # what was decoded can be sent on, and is then the same
             contexts = CONTEXTS if payload.dim == MAX_DIM else {}
-            again = encode({"k": payload}, FrameKind.UP, 0, contexts)
+            again = encode({"k": payload}, FrameKind.DOWN, 0, contexts)
             assert len(again) == int(frame_nbytes({"k": payload}, contexts))
             sent_on = decode(again, max_dim=MAX_DIM, contexts=contexts).message["k"]
             assert torch.equal(sent_on.dense(), vector)

@@ -205,3 +205,17 @@ def test_keys_are_folded_for_a_purpose_only():
         rng.round_key(0, 0, torch.arange(2)).fold(16)
     with pytest.raises(ValueError, match="0 is not a valid Purpose"):
         rng.data_key(0, 0)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, 10, 1000, 40_000, 2**16 + 1])
+def test_a_subset_on_the_host_is_the_same(dim):
+    for number, share in enumerate((0.0, 1e-4, 0.01, 0.3, 0.9, 1.0)):
+        count = min(dim, int(dim * share) + (0 < share < 1))
+        key = rng.seed_key(number) * (-1) ** number
+        assert torch.equal(rng.host_subset(int(key), dim, count), rng.subset(key, dim, count))
+
+
+def test_a_subset_on_the_host_does_not_depend_on_its_guess(monkeypatch):
+    key = rng.seed_key(4)
+    monkeypatch.setattr(rng, "isqrt", lambda count: -count // 9)  # too low: too few hashes are below it
+    assert torch.equal(rng.host_subset(int(key), 50_000, 5_000), rng.subset(key, 50_000, 5_000))

@@ -11,9 +11,9 @@ import torch
 
 from fedcef.deployment import DeploymentSettings, RunId
 from fedcef.deployment.messages import Stamp, decode_reply
-from fedcef.wire import Dense, FrameKind, Relay, Sparse, encode
+from fedcef.wire import Dense, FrameKind, Sparse, encode
 
-from .forged import with_nan
+from .forged import of_kind, relayed, with_nan
 from .loopback import Loopback
 from .setting import equal, replayed, small_settings
 
@@ -35,7 +35,8 @@ HOSTILE = {
         {"delta": Sparse(torch.ones(1), torch.tensor([2**31 - 1]), 2**31)}, FrameKind.UP, 1
     ),
     "float64": lambda frame, p: encode({"delta": Dense(torch.zeros(p, dtype=torch.float64))}, FrameKind.UP, 1),
-    "a relay": lambda frame, p: encode({"delta": Relay.of([Dense(torch.zeros(p))], 1.0)}, FrameKind.UP, 1),
+    "a relay": lambda frame, p: of_kind(1, encode(relayed(p), FrameKind.DOWN, 1)),
+    "a down-message": lambda frame, p: encode(relayed(p), FrameKind.DOWN, 1),
     "huge numbers": lambda frame, p: encode({"delta": Dense(torch.full((p,), 1e38))}, FrameKind.UP, 1),
 }
 

@@ -163,7 +163,7 @@ def every(lead: tuple[int, ...] = ()) -> dict[str, Payload]:
 
 
 def frame(
-    *parts: bytes, magic: bytes = b"FCEF", version: int = 1, kind: int = 1, count: int | None = None, extra: int = 0
+    *parts: bytes, magic: bytes = b"FCEF", version: int = 1, kind: int = 2, count: int | None = None, extra: int = 0
 ) -> bytes:
     """A frame of the given part bytes with a right checksum; `extra` is added to the declared body length."""
     body = b"".join(parts)

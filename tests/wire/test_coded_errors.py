@@ -191,7 +191,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "relay larger": (relay(1, 1.0, inner(2)), "A vector of dimension 2 is too large; at most 1 is accepted here"),
     "relay of relays": (
         relay(1, 1.0, struct.pack("<BBI", 6, 0, 1)),
-        "Unknown payload form 6; allowed are 1 .* 5 .low rank., 7 .sparse in context.\\.",
+        "There can be no relay here; relays come down from the server, and hold none themselves",
     ),
     "factor": (relay(1, 2.0**16, inner(1)), "The factor of a relay must be smaller than 65536 in magnitude"),
     "no factor": (relay(1, float("nan"), inner(1)), "The factor of a relay must be smaller than 65536"),

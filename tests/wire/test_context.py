@@ -53,7 +53,7 @@ def likely(count: int, dim: int, *, seed: int = 0) -> tuple[Tensor, Context]:
 def part_of(payload: Payload, known: Context | None, *, given: Context | None = None) -> Payload:
     """What comes out of a frame that was coded with `known` and decoded with `given`."""
     coded = {} if known is None else {"c": known}
-    data = encode({"c": payload}, FrameKind.UP, 3, coded)
+    data = encode({"c": payload}, FrameKind.DOWN, 3, coded)
     assert len(data) == int(frame_nbytes({"c": payload}, coded))
     return decode(data, max_dim=2**32, contexts={} if given is None else {"c": given}).message["c"]
 
@@ -145,8 +145,8 @@ def test_without_a_context_all_is_as_it_was() -> None:
         assert payload.encode_given(None) == payload.encode()
         assert int(payload.nbytes_given(None)) == int(payload.nbytes())
     message = {"z": sparse("every seventh"), "c": sparse("three clusters")}
-    assert encode(message, FrameKind.UP, 1, {"other": context()}) == encode(message, FrameKind.UP, 1)
-    assert head_of(encode(message, FrameKind.UP, 7)) == (FrameKind.UP, 7)
+    assert encode(message, FrameKind.DOWN, 1, {"other": context()}) == encode(message, FrameKind.DOWN, 1)
+    assert head_of(encode(message, FrameKind.DOWN, 7)) == (FrameKind.DOWN, 7)
 
 
 def test_a_receiver_that_knows_something_else_refuses() -> None:

@@ -88,11 +88,11 @@ PACKAGE = register_value_type(201, Tenths.read, package="some.tenths")
 
 
 def assert_round_trip(payload: Payload) -> None:
-    data = encode({"c": payload}, FrameKind.UP, 0)
+    data = encode({"c": payload}, FrameKind.DOWN, 0)
     assert len(data) == int(frame_nbytes({"c": payload}))
     got = decode(data).message["c"]
     assert torch.equal(got.dense(), payload.dense())
-    assert encode({"c": got}, FrameKind.UP, 0) == data
+    assert encode({"c": got}, FrameKind.DOWN, 0) == data
 
 
 def test_the_page_s_compressor_goes_through_the_wire() -> None:
@@ -115,7 +115,7 @@ def test_values_of_another_package_in_any_payload() -> None:
 
 def test_a_reader_without_the_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     form, values = COMPRESSOR.compress(X[0], KEY), Dense(Tenths(torch.ones(3, dtype=torch.int8)))
-    sent = [encode({"c": payload}, FrameKind.UP, 0) for payload in (form, values, Relay.of([form], 1.0))]
+    sent = [encode({"c": payload}, FrameKind.DOWN, 0) for payload in (form, values, Relay.of([form], 1.0))]
     monkeypatch.setattr(forms, "_OTHERS", type(forms._OTHERS)("Form"))
     monkeypatch.setattr(value_types, "_OTHERS", type(value_types._OTHERS)("Value type"))
     sentence = "{} is not one of fedcef's but belongs to the package '{}', which is not imported here; import it before"
@@ -178,7 +178,7 @@ def test_whatever_a_reader_raises_is_a_wire_error(monkeypatch: pytest.MonkeyPatc
 def test_mutated_frames_of_another_package() -> None:
     random, valid = np.random.default_rng(0), 0
     values = Dense(Tenths(torch.ones(50, dtype=torch.int8)))
-    frames = [encode({"c": payload}, FrameKind.UP, 0) for payload in (COMPRESSOR.compress(X[0], KEY), values)]
+    frames = [encode({"c": payload}, FrameKind.DOWN, 0) for payload in (COMPRESSOR.compress(X[0], KEY), values)]
     for _ in range(1000):
         data = mutated(frames[random.integers(2)], frames[random.integers(2)], random)
         try:

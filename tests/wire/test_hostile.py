@@ -166,7 +166,7 @@ def few_bits() -> dict[str, Payload]:
     }
 
 
-CODED = {name: encode({"c": payload}, FrameKind.UP, 0) for name, payload in few_bits().items()}
+CODED = {name: encode({"c": payload}, FrameKind.DOWN, 0) for name, payload in few_bits().items()}
 
 
 @pytest.mark.parametrize("name", LIES | TRUTHS)

@@ -80,7 +80,7 @@ def test_value_and_size_of_every_coded_kind(kind: str) -> None:
 @pytest.mark.parametrize("kind", every() | relays())
 def test_every_kind_against_the_reference_decoder(kind: str) -> None:
     payload = (every() | relays())[kind]
-    _, _, parts = read_frame(encode({"c": payload}, FrameKind.UP, 0))
+    _, _, parts = read_frame(encode({"c": payload}, FrameKind.DOWN, 0))
     assert_same(torch.from_numpy(parts["c"].vector), payload.dense())
 
 
@@ -218,7 +218,7 @@ def coded_values(draw: st.DrawFn) -> Values:
 def test_any_coded_values_against_the_reference_decoder(values: Values, stretched: int) -> None:
     count = values.shape[-1]
     for sent in (Dense(values), Sparse(values, torch.arange(count) * stretched, count * stretched)):
-        data = encode({"c": sent}, FrameKind.UP, 0)
+        data = encode({"c": sent}, FrameKind.DOWN, 0)
         assert len(sent.encode()) == int(sent.nbytes())
         got = decode(data).message["c"]
         _, _, parts = read_frame(data)

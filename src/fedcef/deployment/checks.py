@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from fedcef.algorithms.algorithm import Message, State
-from fedcef.wire import Contexts, FrameKind, Relay, WireError, decode
+from fedcef.wire import Contexts, FrameKind, OtherPartsError, WireError, decode, head_of
 from fedcef.wire.payload import MODERATE
 
 ROOM = 1 << 20
@@ -41,19 +41,21 @@ def largest_reply(parts: Mapping[str, int]) -> int:
 def checked_message(
     frame: bytes, round_: int, parts: Mapping[str, int], dtype: torch.dtype, contexts: Contexts
 ) -> Message:
-    """The up-message of a round, its parts in the method's order; nothing in it can upset the server's arithmetic."""
+    """The up-message of a round, its parts in the method's order; nothing in it can upset the server's arithmetic.
+
+    What is no up-message of the round, or has other vectors than these, is refused before anything of it is decoded: so
+    a reply costs no more than its length and its vectors' do (docs/wire.md).
+    """
     try:
-        up = decode(frame, max_dim=max(parts.values(), default=0), contexts=contexts)
+        kind, number = head_of(frame)
+        if kind != FrameKind.UP or number != round_:
+            raise Unusable("invalid frame", f"It is of kind {kind} and round {number}.")
+        up = decode(frame, max_dim=max(parts.values(), default=0), contexts=contexts, expected=parts)
+    except OtherPartsError as error:
+        raise Unusable("other vectors", str(error)) from None
     except WireError as error:
         raise Unusable("invalid frame", str(error)) from None
-    if up.kind != FrameKind.UP or up.round != round_:
-        raise Unusable("invalid frame", f"It is of kind {up.kind.name} and round {up.round}.")
-    found = {name: payload.dim for name, payload in up.message.items()}
-    if found != dict(parts):
-        raise Unusable("other vectors", f"The message has {found}; this method sends {dict(parts)}.")
     for name, payload in up.message.items():
-        if isinstance(payload, Relay):
-            raise Unusable("other vectors", f"{name} is a relay, which only comes down.")
         vector = payload.dense()
         if vector.dtype not in (torch.float32, dtype):
             raise Unusable("other vectors", f"{name} is {vector.dtype}; this run's vectors are {dtype}.")

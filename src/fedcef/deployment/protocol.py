@@ -66,7 +66,8 @@ class Protocol:
             message = decode(frame, max_dim=self.longest).message
             return round_, {name: payload.dense() for name, payload in message.items()}
         if kind == FrameKind.DOWN and round_ == seen:
-            entry = decode(frame, max_dim=self.longest, contexts=self.algorithm.contexts(replica))
+            contexts = self.algorithm.contexts(replica)
+            entry = decode(frame, max_dim=self.longest, contexts=contexts, max_relayed=self.num_clients)
             return seen + 1, self.advance(replica, entry)
         return seen, replica
 

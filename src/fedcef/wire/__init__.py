@@ -3,6 +3,7 @@
 A message is a mapping from names to payloads.  `encode` makes a frame of it and `decode` a message of a frame:
 
     frame.py       a message in bytes          envelope.py    magic, version, lengths and checksum, for all formats
+    log.py         frames one after another    checksums.py   of many stretches of the same bytes
     payload.py     one vector of a message     checkpoint.py  tensors in a file that tells whether it is whole
     forms/         the forms of a vector       reader.py      a cursor over bytes that cannot be trusted
     values/        what stands at its entries  names.py       names in bytes
@@ -24,14 +25,14 @@ from fedcef.wire.frame import (
     Contexts,
     Frame,
     FrameKind,
+    OtherPartsError,
     decode,
     encode,
     frame_nbytes,
     frame_paper_nbytes,
     head_of,
-    read_frames,
-    split,
 )
+from fedcef.wire.log import read_frames, split
 from fedcef.wire.payload import HEAD, Head, Payload, encode_head
 from fedcef.wire.reader import Reader, WireError
 from fedcef.wire.values.levels import Levels, LevelTables
@@ -55,6 +56,7 @@ __all__ = [
     "Levels",
     "LowRank",
     "Nonzeros",
+    "OtherPartsError",
     "Payload",
     "Powers",
     "Reader",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
@@ -15,8 +14,9 @@ from torch import Tensor
 from fedcef.wire.context import Context
 from fedcef.wire.envelope import Envelope
 from fedcef.wire.forms.registry import read_payload
+from fedcef.wire.forms.relay import MAX_RELAYED
 from fedcef.wire.names import encode_name, name_nbytes, read_name
-from fedcef.wire.payload import Payload
+from fedcef.wire.payload import RELAY, Payload, read_head
 from fedcef.wire.reader import Reader, WireError
 
 FRAME = Envelope("frame", b"FCEF", 1, fields="BBI", lengths="Q")  # kind, number of parts, round; body
@@ -45,6 +45,10 @@ Contexts: TypeAlias = Mapping[str, Context]
 NOTHING: Contexts = MappingProxyType({})
 
 
+class OtherPartsError(WireError):
+    """A frame whose vectors are not those that the receiver expects, by their names and lengths."""
+
+
 def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int, contexts: Contexts = NOTHING) -> bytes:
     """The frame of a message of single payloads, its parts in the mapping's order.
 
@@ -55,33 +59,68 @@ def encode(message: Mapping[str, Payload], kind: FrameKind, round_: int, context
     if len(message) > 255:
         raise WireError(f"A message of {len(message)} parts cannot be sent; at most 255 are allowed.")
     body = b"".join(
-        encode_name(name, "part") + payload.encode_given(contexts.get(name)) for name, payload in message.items()
+        encode_name(name, "part") + _encoded(payload, kind, contexts.get(name)) for name, payload in message.items()
     )
     return FRAME.pack([kind, len(message), round_], [body])
 
 
-def decode(data: bytes | memoryview, *, max_dim: int = 2**31, contexts: Contexts = NOTHING) -> Frame:
+def _encoded(payload: Payload, kind: FrameKind, context: Context | None) -> bytes:
+    encoded = payload.encode_given(None if kind == FrameKind.STATE else context)
+    if encoded[0] == RELAY and kind != FrameKind.DOWN:
+        raise WireError(f"A relay cannot be sent in a frame of kind {kind.name.lower()}; relays only come down.")
+    return encoded
+
+
+def decode(
+    data: bytes | memoryview,
+    *,
+    max_dim: int = 2**31,
+    contexts: Contexts = NOTHING,
+    max_relayed: int = MAX_RELAYED,
+    expected: Mapping[str, int] | None = None,
+) -> Frame:
     """The frame that `data` is, whole and nothing more; its payloads own their memory.
 
     Takes no more than 16 times the frame's length, 64 bytes for each entry that is sent, 4 KiB for each payload and
-    1 MiB, whatever the bytes say, and 16 bytes for each entry of the contexts, which must be on the CPU.
+    1 MiB, whatever the bytes say, and 16 bytes for each entry of the contexts, which must be on the CPU.  The time goes
+    with the frame's length and its number of payloads (docs/wire.md).
+
+    Args:
+        data: Of anyone's making.
+        max_dim: The longest vector that is accepted.
+        contexts: What the sender had, too, if it sent something that needs them; a snapshot never does.
+        max_relayed: The most payloads that are accepted in a relay.
+        expected: The lengths of all vectors by their names, where they are known: nothing else is read, and
+            an `OtherPartsError` is raised.
     """
     (kind, parts, round_), (body,) = FRAME.unpack(data)
     if kind not in set(FrameKind):
         raise WireError(f"Unknown frame kind {kind}; allowed are 1 (up), 2 (down) and 3 (state).")
+    if expected is not None and parts != len(expected):
+        raise OtherPartsError(f"The frame has {parts} vectors; expected are {_listed(expected)}.")
     reader = Reader(body)
     message: dict[str, Payload] = {}
     for _ in range(parts):
         name = read_name(reader, "part")
         if name in message:
             raise WireError(f"The frame has two parts named {name!r}; names must be distinct.")
+        context = None if kind == FrameKind.STATE else contexts.get(name)
         try:
-            message[name] = read_payload(reader, max_dim, contexts.get(name))
+            head = read_head(reader, max_dim)
+            if expected is not None and expected.get(name) != head.dim:
+                raise OtherPartsError(f"Part {name!r} has {head.dim} entries; expected are {_listed(expected)}.")
+            message[name] = read_payload(reader, head, max_relayed if kind == FrameKind.DOWN else 0, context)
+        except OtherPartsError:
+            raise
         except WireError as error:
             raise WireError(f"Part {name!r}: {error}") from error.__cause__
     if reader.remaining:
         raise WireError(f"{reader.remaining} bytes are left over after the last of the frame's {parts} parts.")
     return Frame(FrameKind(kind), round_, message)
+
+
+def _listed(expected: Mapping[str, int]) -> str:
+    return ", ".join(f"{name!r} of {dim}" for name, dim in expected.items()) or "none"
 
 
 def head_of(frame: bytes | memoryview) -> tuple[int, int]:
@@ -102,45 +141,3 @@ def frame_nbytes(message: Mapping[str, Payload], contexts: Contexts = NOTHING) -
 def frame_paper_nbytes(message: Mapping[str, Payload]) -> Tensor:
     """The size by the paper's rule, int64 (...): payloads only."""
     return sum((payload.paper_nbytes() for payload in message.values()), start=torch.tensor(0))
-
-
-def split(log: bytes | memoryview) -> tuple[list[memoryview], int]:
-    """The frames of a log, undecoded, and the number of bytes that they take.
-
-    A write that was interrupted leaves a last frame that is too short, fails its checksum or is all zero:
-    the log ends before it.  If a whole frame follows, the log is damaged, and that is an error: cutting it
-    there would lose rounds.
-    """
-    view = memoryview(log).cast("B")
-    frames: list[memoryview] = []
-    good = 0
-    while good < len(view):
-        try:
-            frame = FRAME.first(view[good:])
-        except WireError as error:
-            raise WireError(f"Byte {good} of the log: {error}") from None
-        if frame is None:
-            if _contains_frame(view[good + 1 :]):
-                raise WireError(f"Byte {good} of the log: the frame is damaged, and others follow it.")
-            break
-        frames.append(frame)
-        good += len(frame)
-    return frames, good
-
-
-def read_frames(log: bytes | memoryview, *, max_dim: int = 2**31) -> tuple[list[Frame], int]:
-    """The frames of a log up to a torn last one, decoded, and the number of bytes that they take."""
-    frames, good = split(log)
-    return [decode(frame, max_dim=max_dim) for frame in frames], good
-
-
-def _contains_frame(log: memoryview) -> bool:
-    """Whether there is a whole frame anywhere."""
-    content = bytes(log)
-    position = content.find(FRAME.magic)
-    while position >= 0:
-        with suppress(WireError):
-            if FRAME.first(log[position:]) is not None:
-                return True
-        position = content.find(FRAME.magic, position + 1)
-    return False

@@ -6,6 +6,8 @@ Lengths are computed with integer tensor operations of static shape, for a stack
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -81,7 +83,7 @@ def decode_symbols(data: memoryview, count: int, lengths: list[int]) -> NDArray[
                 f"The Huffman stream has {len(data)} bytes where its {count} codewords take {bytes_for(count)}."
             )
         return np.full(count, lengths.index(1), dtype=np.uint8)
-    table = _decoding_table(lengths)
+    table = _decoding_table(tuple(lengths))
     symbols = np.empty(count, dtype=np.uint8)
     stream = np.frombuffer(data, dtype=np.uint8)
     done, bit = 0, 0
@@ -130,11 +132,15 @@ def _decode_segment(
     return entries[found] & np.uint8(15), last + int(one[last])
 
 
-def _decoding_table(lengths: list[int]) -> NDArray[np.uint8]:
-    """For each possible next bits, as many as the longest codeword has: 16 × its length + its symbol."""
+@lru_cache(maxsize=8)
+def _decoding_table(lengths: tuple[int, ...]) -> NDArray[np.uint8]:
+    """For each possible next bits, as many as the longest codeword has: 16 × its length + its symbol.
+
+    Remembered: small payloads of a relay may share a code, and making its table takes longer than reading them.
+    """
     longest = max(lengths, default=0)
     table = np.zeros(1 << longest, dtype=np.uint8)
-    for symbol, (word, length) in enumerate(zip(codewords(lengths), lengths, strict=True)):
+    for symbol, (word, length) in enumerate(zip(codewords(list(lengths)), lengths, strict=True)):
         if length:
             table[word :: 1 << length] = 16 * length + symbol
     return table

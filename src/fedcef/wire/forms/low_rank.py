@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcef.wire.payload import HEAD, LOW_RANK, MODERATE, Head, Payload, encode_head
@@ -19,6 +22,8 @@ Shape: TypeAlias = tuple[int, int] | int
 """A matrix (n, m) that is given by factors, or the length of a plain stretch."""
 
 MAX_RANK = 255
+MANY = 1024
+"""Shapes that are gone through one by one; more are a sign of tiny ones, for which that takes too long."""
 _FLOAT32 = VALUE_TYPES["float32"]
 _FIELDS = struct.Struct("<BI")  # rank, number of shapes
 _SHAPE = struct.Struct("<II")  # n, m; m = 0 for a plain stretch of n
@@ -34,13 +39,15 @@ class LowRank(Payload):
     shapes: tuple[Shape, ...]
     rank: int
 
-    @property
+    @cached_property
     def dim(self) -> int:  # type: ignore[override]  # read-only here as in the frozen siblings
         """The sum of the shapes' sizes."""
         return sum(shape if isinstance(shape, int) else shape[0] * shape[1] for shape in self.shapes)
 
     def dense(self) -> Tensor:
         """The products of the factors and the plain stretches, in the order of the shapes."""
+        if len(self.shapes) > MANY:
+            return self._dense_entry_by_entry()
         left, right, rest = 0, 0, 0
         pieces = [self.rest[..., :0]]
         for shape in self.shapes:
@@ -75,10 +82,11 @@ class LowRank(Payload):
         if any(isinstance(shape, tuple) and min(shape) < 1 for shape in self.shapes):
             raise WireError("A matrix without rows or columns cannot be sent by its factors.")
         parts = (self.left, self.right, self.rest)
-        sizes = _sizes(shapes, self.rank)
-        if tuple(part.shape for part in parts) != tuple((size,) for size in sizes):
+        n, m = np.array(shapes, dtype=np.uint64).reshape(-1, 2).T
+        lengths = _lengths(n, m, self.rank)
+        if [tuple(part.shape) for part in parts] != [(length,) for length in lengths]:
             raise WireError(
-                f"The factors and the rest have {[len(part) for part in parts]} entries; {sizes} are needed."
+                f"The factors and the rest have {[len(part) for part in parts]} entries; {lengths} are needed."
             )
         if any(part.dtype != torch.float32 for part in parts):
             raise WireError("The factors of a low-rank vector and the rest of it must be float32.")
@@ -97,17 +105,42 @@ class LowRank(Payload):
             raise WireError(f"A low-rank vector has values of type {head.values}; only 1 (float32) is allowed.")
         rank, count = reader.unpack(_FIELDS, "the rank and the number of shapes")
         _require_rank(rank)
-        shapes = list(_SHAPE.iter_unpack(reader.take(_SHAPE.size * count, f"{count} shapes")))
-        if any(n == 0 and m > 0 for n, m in shapes):
+        fields = np.frombuffer(reader.take(_SHAPE.size * count, f"{count} shapes"), "<u4").astype(np.uint64)
+        n, m = fields.reshape(-1, 2).T
+        if ((n == 0) & (m > 0)).any():
             raise WireError("A matrix without rows cannot be sent by its factors.")
-        size = sum(n * (m or 1) for n, m in shapes)
-        if size != head.dim:
+        sizes = n * np.maximum(m, 1)  # below 2^64; and so is their sum, if none is larger than the dimension
+        if int(sizes.max(initial=0)) > head.dim or int(sizes.sum()) != head.dim:
+            size = sum(sizes.tolist())
             raise WireError(f"The shapes of a low-rank vector have {size} entries; its dimension is {head.dim}.")
         left, right, rest = (
-            from_bytes(reader.take(4 * n, f"{n} numbers of a low-rank vector"), _FLOAT32) for n in _sizes(shapes, rank)
+            from_bytes(reader.take(4 * length, f"{length} numbers of a low-rank vector"), _FLOAT32)
+            for length in _lengths(n, m, rank)
         )
         require_below(MODERATE, max(largest_of(left), largest_of(right)), "Factors")
-        return cls(left, right, rest, tuple((n, m) if m else n for n, m in shapes), rank)
+        shapes = tuple(
+            (rows, columns) if columns else rows for rows, columns in zip(n.tolist(), m.tolist(), strict=True)
+        )
+        return cls(left, right, rest, shapes, rank)
+
+    def _dense_entry_by_entry(self) -> Tensor:
+        """The same with every entry's factors looked up: the time goes with the entries, not with the shapes."""
+        n, m = np.array([(shape, 0) if isinstance(shape, int) else shape for shape in self.shapes]).T
+        sizes = n * np.maximum(m, 1)
+        shape = np.repeat(np.arange(len(n)), sizes)
+        place = np.arange(self.dim) - (np.cumsum(sizes) - sizes)[shape]
+        in_matrix = m[shape] > 0
+        shape, place = shape[in_matrix], place[in_matrix]
+        rows = (np.cumsum(n * (m > 0)) - n)[shape] + place // m[shape]
+        columns = (np.cumsum(m) - m)[shape] + place % m[shape]
+        left = self.left.reshape(*self.left.shape[:-1], -1, self.rank)
+        right = self.right.reshape(*self.right.shape[:-1], -1, self.rank)
+        total = left[..., rows, 0] * right[..., columns, 0]
+        for r in range(1, self.rank):
+            total = total + left[..., rows, r] * right[..., columns, r]
+        vector = total.new_empty((*total.shape[:-1], self.dim))
+        vector[..., in_matrix], vector[..., ~in_matrix] = total, self.rest
+        return vector
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
         """(..., n · rank), (..., m · rank) -> (..., n · m), by products and then sums in the order of ranks."""
@@ -119,14 +152,9 @@ class LowRank(Payload):
         return total.flatten(-2)
 
 
-def _sizes(shapes: list[tuple[int, int]], rank: int) -> list[int]:
-    """The lengths of left, right and rest."""
-    matrices = [(n, m) for n, m in shapes if m]
-    return [
-        rank * sum(n for n, _ in matrices),
-        rank * sum(m for _, m in matrices),
-        sum(n for n, m in shapes if not m),
-    ]
+def _lengths(n: NDArray[np.uint64], m: NDArray[np.uint64], rank: int) -> list[int]:
+    """Those of left, right and rest, for shapes as they are written down."""
+    return [rank * int(n[m > 0].sum()), rank * int(m.sum()), int(n[m == 0].sum())]
 
 
 def _require_rank(rank: int) -> None:

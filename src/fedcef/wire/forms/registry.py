@@ -52,12 +52,13 @@ def register_form(number: int, read: Callable[[Reader, Head], Payload], *, packa
     return _OTHERS.register(number, read, package)
 
 
-def read_payload(reader: Reader, max_dim: int, context: Context | None = None) -> Payload:
-    """The next payload, of a dimension up to `max_dim`, which may be coded with the context."""
-    head = read_head(reader, max_dim)
+def read_payload(reader: Reader, head: Head, max_relayed: int, context: Context | None = None) -> Payload:
+    """The payload with this head, which may be coded with the context, or be a relay of at most so many others."""
     if head.form == RELAY:
-        return Relay.read(reader, head, partial(_read_relayed, context))
-    return _read_simple(reader, head, context, _NAMES)
+        if not max_relayed:
+            raise WireError("There can be no relay here; relays come down from the server, and hold none themselves.")
+        return Relay.read(reader, head, max_relayed, partial(_read_relayed, context))
+    return _read_simple(reader, head, context)
 
 
 def _read_relayed(context: Context | None, reader: Reader, dim: int) -> Payload:
@@ -65,10 +66,10 @@ def _read_relayed(context: Context | None, reader: Reader, dim: int) -> Payload:
     head = read_head(reader, dim)
     if head.dim != dim:
         raise WireError(f"A relay of dimension {dim} holds a vector of dimension {head.dim}.")
-    return _read_simple(reader, head, context, {form: name for form, name in _NAMES.items() if form != RELAY})
+    return read_payload(reader, head, 0, context)
 
 
-def _read_simple(reader: Reader, head: Head, context: Context | None, allowed: dict[int, str]) -> Payload:
+def _read_simple(reader: Reader, head: Head, context: Context | None) -> Payload:
     if head.form == SPARSE_IN_CONTEXT:
         return Sparse.read_given(reader, head, context)
     if head.form >= FIRST:
@@ -77,6 +78,6 @@ def _read_simple(reader: Reader, head: Head, context: Context | None, allowed: d
             raise WireError(f"Form {head.form} gave a vector of dimension {payload.dim}; its head says {head.dim}.")
         return payload
     if head.form not in _FORMS:
-        listed = ", ".join(f"{form} ({name})" for form, name in allowed.items())
+        listed = ", ".join(f"{form} ({name})" for form, name in _NAMES.items())
         raise WireError(f"Unknown payload form {head.form}; allowed are {listed}.")
     return _FORMS[head.form][1](reader, head)

@@ -15,7 +15,8 @@ from fedcef.wire.reader import Reader, WireError
 from fedcef.wire.values.values import require_below
 
 MAX_FACTOR = 2.0**16
-MAX_PARTS = 2**16 - 1
+MAX_RELAYED = 2**16 - 1
+"""The most payloads that the format can pass on in one."""
 _FIELDS = struct.Struct("<dH")  # factor, number of payloads
 
 
@@ -63,8 +64,8 @@ class Relay(Payload):
     def encode_given(self, context: Context | None) -> bytes:
         """The head, the factor and the parts, all with the same context."""
         rows = self.parts.rows()
-        if not 1 <= len(rows) <= MAX_PARTS:
-            raise WireError(f"A relay of {len(rows)} payloads cannot be sent; 1 to {MAX_PARTS} are allowed.")
+        if not 1 <= len(rows) <= MAX_RELAYED:
+            raise WireError(f"A relay of {len(rows)} payloads cannot be sent; 1 to {MAX_RELAYED} are allowed.")
         _require_summable(rows, self.factor)
         head = encode_head(RELAY, 0, self.dim, torch.Size())
         return head + _FIELDS.pack(self.factor, len(rows)) + b"".join(row.encode_given(context) for row in rows)
@@ -74,13 +75,15 @@ class Relay(Payload):
         return max(row.largest() for row in self.parts.rows())
 
     @classmethod
-    def read(cls, reader: Reader, head: Head, read_part: Callable[[Reader, int], Payload]) -> Relay:
-        """What follows the head; `read_part` reads a payload of the given dimension."""
+    def read(cls, reader: Reader, head: Head, most: int, read_part: Callable[[Reader, int], Payload]) -> Relay:
+        """What follows the head; `read_part` reads one of at most `most` payloads, of the given dimension."""
         if head.values != 0:
             raise WireError(f"A relay has no value type of its own, so the byte must be 0; it is {head.values}.")
         factor, count = reader.unpack(_FIELDS, "the factor and the number of relayed payloads")
         if count == 0:
             raise WireError("A relay holds no payloads; it must hold at least one.")
+        if count > most:
+            raise WireError(f"A relay holds {count} payloads; at most {most} are accepted here.")
         rows = tuple(read_part(reader, head.dim) for _ in range(count))
         _require_summable(rows, factor)
         return cls.of(rows, factor)

@@ -85,5 +85,5 @@ class Seeded(Payload):
 
 @lru_cache(maxsize=4)
 def _drawn(key: int, dim: int, count: int) -> Tensor:
-    """Remembered, because drawing costs a sort and the messages of a round's clients, decoded one by one, share it."""
-    return rng.subset(torch.tensor(key), dim, count)
+    """Remembered, because drawing goes through all entries and the messages of a round's clients share it."""
+    return rng.host_subset(key, dim, count)

@@ -101,17 +101,16 @@ class Powers(Values):
         if coding == FIXED:
             codes = unpack_fixed(reader.take(bytes_for(9 * count), "the exponents"), count, 9, "stream of exponents")
             powers = cls(torch.from_numpy(codes.astype(np.int16)))
-        elif coding in (RICE, HUFFMAN):
+            powers._require_codes()
+            return powers
+        if coding in (RICE, HUFFMAN):
             top, low = reader.unpack(_RANGE, "the range of exponents")
             if not 1 <= low <= top + 1 <= 255:
                 raise WireError(f"Exponents from {low} to {top} are not allowed; they must ascend within 1 to 254.")
             steps = (_read_rice if coding == RICE else _read_huffman)(reader, count)
-            powers = cls(torch.from_numpy(_with_signs(reader, steps, top, low)))
-        else:
-            allowed = "0 (fixed), 1 (Rice) and 2 (Huffman)"
-            raise WireError(f"Unknown coding {coding} of exponents; allowed are {allowed}.")
-        powers._require_codes()
-        return powers
+            return cls(torch.from_numpy(_with_signs(reader, steps, top, low)))
+        allowed = "0 (fixed), 1 (Rice) and 2 (Huffman)"
+        raise WireError(f"Unknown coding {coding} of exponents; allowed are {allowed}.")
 
     def _steps(self) -> tuple[Tensor, Tensor, Tensor]:
         """The largest and the smallest exponent, (...), and how far each entry lies below the largest, (..., k).

@@ -21,6 +21,8 @@ class Table(NamedTuple):
 
     def tensor(self, device: torch.device) -> Tensor:
         """The levels on a device, filled in there: a copy from the host could not be recorded in a CUDA graph."""
+        if device.type == "cpu":
+            return torch.tensor(self.levels, dtype=torch.float32)
         if len(self.levels) > 16:
             steps = torch.arange(len(self.levels), dtype=torch.float32, device=device) - len(self.levels) // 2
             return steps / torch.full((), len(self.levels) // 2, dtype=torch.float32, device=device)

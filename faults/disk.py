@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from fedcef.deployment import Disk
+from fedcef.deployment import PrivateDisk
 
 
-class WatchedDisk(Disk):
+class WatchedDisk(PrivateDisk):
     def __init__(self, at: Callable[[str], None]) -> None:
         self._at, self._doing = at, ""
 

@@ -45,7 +45,7 @@ class Trouble:
         order = self._damaged("order", order)
         run_client._worker.cache_clear()  # a process that serves many orders has a worker with another fault
         with (
-            patch.object(client_store, "Disk", lambda: WatchedDisk(self._saving)),
+            patch.object(client_store, "PrivateDisk", lambda: WatchedDisk(self._saving)),
             patch.object(ClientGradients, "in_round", self._watched(ClientGradients.in_round)),
         ):
             reply = run_client.handle(order, context.run_config, context.node_config)

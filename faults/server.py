@@ -44,7 +44,7 @@ def main(grid: Grid, context: Context) -> None:
 def serve_with_faults(grid: MessageGrid, run_id: int, run_config: Values, plan: Plan) -> None:
     trouble = Trouble(plan, run_id)
     with (
-        patch.object(coordinator, "Disk", lambda: WatchedDisk(trouble.at)),
+        patch.object(coordinator, "PrivateDisk", lambda: WatchedDisk(trouble.at)),
         patch.object(run_server, "Coordinator", type("Faulty", (FaultyCoordinator,), {"trouble": trouble})),
         patch.object(run_server, "RoundLoop", type("Faulty", (FaultyRoundLoop,), {"trouble": trouble})),
     ):

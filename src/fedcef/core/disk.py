@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from fedcef.core.errors import RunError
 
@@ -21,11 +21,15 @@ _UNHARMED = "what it held before is still there"
 class Disk:
     """The one way to write a file."""
 
+    file_mode, dir_mode = 0o666, 0o777
+    """Rights of new files and folders, as far as the umask leaves them."""
+
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """Write beside the file, then take its name: at any moment there is the old file or the new one."""
 
         def write(part: Path) -> None:
-            with part.open("wb") as file:
+            part.unlink(missing_ok=True)  # one that a kill left may have other rights
+            with self._open(part, "wb") as file:
                 self.write(file, data)
                 self.sync(file.fileno())
 
@@ -36,6 +40,7 @@ class Disk:
 
         def write_and_sync(part: Path) -> None:
             write(part)
+            part.chmod(part.stat().st_mode & self.file_mode)
             self._sync_file(part)
 
         self._put(path, write_and_sync)
@@ -54,7 +59,7 @@ class Disk:
 
     def add(self, path: Path, data: bytes) -> None:
         """Add a line to a file that may lose its last ones; durable after `keep`."""
-        with _explained(path, _UNHARMED), path.open("ab") as file:
+        with _explained(path, _UNHARMED), self._open(path, "ab") as file:
             at = file.tell()
             try:
                 self.write(file, data)
@@ -92,13 +97,16 @@ class Disk:
         part = path.with_name(path.name + ".part")
         with _explained(path, _UNHARMED):
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(self.dir_mode, parents=True, exist_ok=True)
                 write(part)
                 self.rename(part, path)
                 self._sync_folder(path.parent)
             except Exception:
                 part.unlink(missing_ok=True)
                 raise
+
+    def _open(self, path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
+        return open(path, mode, opener=lambda name, flags: os.open(name, flags, self.file_mode))
 
     def _sync_file(self, path: Path) -> None:
         with path.open("r+b") as file:  # Windows syncs nothing that is open for reading only
@@ -113,6 +121,12 @@ class Disk:
             self.sync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class PrivateDisk(Disk):
+    """A disk whose new files and folders are their owner's alone, whatever the umask: they tell of clients' data."""
+
+    file_mode, dir_mode = 0o600, 0o700
 
 
 @contextmanager

@@ -13,7 +13,7 @@ double, delay or damage them; see docs/reliability.md.
     measures.py         what a server can say of its model
 """
 
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.deployment.admission import Verdict
 from fedcef.deployment.client_problem import one_client, without_data
 from fedcef.deployment.client_store import ClientStore
@@ -27,6 +27,7 @@ __all__ = [
     "Coordinator",
     "DeploymentSettings",
     "Disk",
+    "PrivateDisk",
     "Roster",
     "RunId",
     "Verdict",

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import State
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import RunError
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Stamp
@@ -48,7 +48,7 @@ class ClientStore:
         self.folder, self.client = folder, client
         self.damaged: list[str] = []
         """What was wrong with slots that could not be used, for whoever reports it."""
-        self._disk = disk or Disk()
+        self._disk = disk or PrivateDisk()
         self._last: dict[str, tuple[int, ClientState]] = {}  # the newest state of a run, by number of the save
 
     def load(self, run: RunId) -> ClientState | None:

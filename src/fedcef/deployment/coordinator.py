@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment.admission import ABOUT_ANOTHER, HELPED_BY_ASKING, OpenRound, Verdict, examine, outliers
 from fedcef.deployment.checks import Unusable, largest_reply
@@ -69,7 +69,7 @@ class Coordinator:
             disk: How files are written.
             tell: Called with a sentence about what a person should know.
         """
-        disk = disk or Disk()
+        disk = disk or PrivateDisk()
         folder, protocol = RunFolder.new(path, disk), Protocol(settings, problem)
         clients_needed(protocol, deployment or settings.deployment)  # what cannot run leaves no folder behind
         with folder.locked():  # of two that begin here at the same time, one
@@ -94,7 +94,7 @@ class Coordinator:
         folder = RunFolder.open(path)
         settings = load_settings(str(folder.config))
         protocol = Protocol(settings, problem if problem is not None else settings.build_problem())
-        return cls(ServerState(protocol, folder, disk or Disk(), evaluate, tell), deployment)
+        return cls(ServerState(protocol, folder, disk or PrivateDisk(), evaluate, tell), deployment)
 
     @property
     def run(self) -> RunId:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment.client_problem import without_data
 from fedcef.deployment.coordinator import Coordinator
@@ -26,7 +26,7 @@ from fedcef.runs.kinds import refuse_simulated
 def go_back(path: Path, disk: Disk | None = None) -> int:
     """Let a run go on from what its server's folder holds, whatever clients have seen; returns its round."""
     refuse_simulated(path)
-    folder, disk = RunFolder.open(path), disk or Disk()
+    folder, disk = RunFolder.open(path), disk or PrivateDisk()
     settings = load_settings(str(folder.config))
     name = settings.algorithm["name"]
     if settings.privacy:

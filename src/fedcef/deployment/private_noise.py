@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors.private import Private
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import RunError
 from fedcef.core.rng import Key
 from fedcef.deployment.identity import RunId
@@ -47,7 +47,7 @@ class PrivateNoise:
     """The noise of the client whose states are in this folder, for at most so many messages in a run."""
 
     def __init__(self, folder: Path, most: int, disk: Disk | None = None) -> None:
-        self.folder, self.most, self.disk = folder, most, disk or Disk()
+        self.folder, self.most, self.disk = folder, most, disk or PrivateDisk()
 
     def protect(self, algorithm: Algorithm, order: Order, base: Stamp | None) -> Algorithm:
         """The method with this client's noise for one order; a method without [privacy] as it is."""

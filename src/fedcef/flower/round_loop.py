@@ -100,8 +100,8 @@ class RoundLoop:
         path, round_ = self._server.state.folder.path, self._server.round
         if rounds_seen(why):
             return (
-                f"Clients have seen later rounds than this server, and the others are too few: {why}  {path} is an older "
-                f"copy of the run.  {advice(path)}"
+                f"Clients have seen later rounds than this server, and the others are too few: {why}  {path} is an "
+                f"older copy of the run.  {advice(path)}"
             )
         return f"All clients that have not done round {round_} refuse it for one reason: {why}  Mend that, and resume."
 

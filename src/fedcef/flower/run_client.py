@@ -11,6 +11,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+from fedcef.core.disk import PrivateDisk
 from fedcef.core.parts import is_path
 from fedcef.deployment import ClientStore, Worker
 from fedcef.deployment.client_problem import one_client, problem_of_client
@@ -25,7 +26,7 @@ def handle(order: bytes, run_config: Values, node_config: Values) -> bytes:
     settings, client = experiment(run_config, node_config), client_number(node_config)
     folder = state_folder(run_config, node_config, client)
     worker = _worker(settings.model_dump_json(by_alias=True), client, folder)
-    with locked(folder / "lock", wait=True):
+    with locked(folder / "lock", wait=True, mode=PrivateDisk.dir_mode):
         try:
             return worker.handle(order)
         finally:

@@ -97,7 +97,7 @@ class RunFolder:
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep all other processes from working on this run within the block."""
-        return locked(self.path / "lock", busy=f"The run in {self.path} is being worked on")
+        return locked(self.path / "lock", busy=f"The run in {self.path} is being worked on", mode=self._disk.dir_mode)
 
     def _refuse_a_run(self) -> None:
         if self.config.exists():

@@ -33,16 +33,19 @@ else:
 
 
 @contextmanager
-def locked(path: Path, *, busy: str = "This is being worked on", wait: bool = False) -> Iterator[None]:
+def locked(
+    path: Path, *, busy: str = "This is being worked on", wait: bool = False, mode: int = 0o777
+) -> Iterator[None]:
     """Hold a lock within the block.
 
     Args:
         path: the lock's file; its folder is made if it is missing.
         busy: how the sentence begins that refuses a lock which another process holds.
         wait: wait for it instead.
+        mode: the rights of a folder that is made.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode, parents=True, exist_ok=True)
         descriptor = _hold(path, busy, wait)
     except OSError as error:
         raise RunError(f"{path} cannot be written: {error.strerror or error}; choose another folder.") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedcef.core.origin import fingerprint
 from fedcef.flower.records import bytes_of, with_bytes, with_number
 from fedcef.flower.settings import client_number
 
@@ -17,7 +18,7 @@ app = ClientApp()
 @app.query()
 def who(message: Message, context: Context) -> Message:
     """Say which client this is."""
-    return Message(with_number(client_number(context.node_config)), reply_to=message)
+    return Message(with_number(client_number(context.node_config), fingerprint()), reply_to=message)
 
 
 @app.train()

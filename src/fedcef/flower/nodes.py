@@ -16,9 +16,10 @@ from collections.abc import Callable
 from flwr.app import MessageType, RecordDict
 
 from fedcef.core.errors import RunError
+from fedcef.core.origin import fingerprint
 from fedcef.deployment import Coordinator
 from fedcef.flower.mail import Grid, Mail, NodeInfo, Returned, Sent
-from fedcef.flower.records import number_of
+from fedcef.flower.records import code_of, number_of
 
 ASK_TTL_S = 300.0
 """How long a question waits for a node."""
@@ -66,7 +67,7 @@ class Nodes:
         """Enrol a node that has said who it is; the client's number if that is news."""
         node = back.sent.node
         number = number_of(back.message) if back.message is not None else None
-        if number is None:
+        if number is None or back.message is None:
             self._ask_at[node] = now + ASK_AGAIN_S
             if node not in self._mute:
                 self._tell(f"Node {node} does not say which client it is: {back.why or 'it gives no number.'}")
@@ -78,6 +79,11 @@ class Nodes:
         except RunError as error:
             self._tell(f"Node {node} is refused: {error}")
             return None
+        if (code := code_of(back.message)) != fingerprint():
+            self._tell(
+                f"Client {number} has other code of fedcef ({code or 'unknown'}) than this server ({fingerprint()}); "
+                "install the same version on both."
+            )
         before = self._node.get(number)
         if before in self._present and before != node:
             self._tell(f"Client {number} is now node {node}; node {before} is not asked any more.")

@@ -22,9 +22,9 @@ def bytes_of(message: Message) -> bytes:
     return array.data if array is not None and array.stype == STYPE else b""
 
 
-def with_number(client: int) -> RecordDict:
-    """A client's number as a message's content."""
-    return RecordDict({_KEY: ConfigRecord({"client": client})})
+def with_number(client: int, code: str = "") -> RecordDict:
+    """A client's number as a message's content, and the fingerprint of its code."""
+    return RecordDict({_KEY: ConfigRecord({"client": client, "code": code})})
 
 
 def number_of(message: Message) -> int | None:
@@ -32,3 +32,10 @@ def number_of(message: Message) -> int | None:
     record = message.content.config_records.get(_KEY)
     number = None if record is None else record.get("client")
     return number if isinstance(number, int) else None
+
+
+def code_of(message: Message) -> str:
+    """The fingerprint of a client's code; empty if it gave none."""
+    record = message.content.config_records.get(_KEY)
+    code = "" if record is None else record.get("code", "")
+    return code[:80] if isinstance(code, str) and code.isalnum() else ""

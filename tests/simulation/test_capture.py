@@ -207,14 +207,17 @@ def gradients_without_values(problem, **options):
     assert found.device.type == DEVICE
 
 
-DROPPING = torch.nn.Linear(6, 8), torch.nn.Dropout(0.4), torch.nn.ReLU(), torch.nn.AlphaDropout(), torch.nn.Linear(8, 3)
+def dropping():
+    """Layers of a small network with dropout."""
+    linear = torch.nn.Linear
+    return linear(6, 8), torch.nn.Dropout(0.4), torch.nn.ReLU(), torch.nn.AlphaDropout(), linear(8, 3)
 
 
 @pytest.mark.parametrize("oracle", ["loop", "stacked"])
 @pytest.mark.parametrize("cohort", [0, 2])
 def test_dropout_reads_nothing_back(oracle, cohort, monkeypatch):
     monkeypatch.setattr("fedcef.oracles.loop.cores", lambda: 1)  # the guard is this thread's
-    problem = network_without_values((5, 5, 5), *DROPPING)
+    problem = network_without_values((5, 5, 5), *dropping())
     on_device = replace(problem, data=fake_data(problem.data))
     gradients_without_values(on_device, batch_size=4, oracle=oracle, clients_per_round=cohort)
 
@@ -241,7 +244,7 @@ def test_clients_of_a_pool_read_nothing_back(kind, batch_size):
 
 def test_full_batches_of_unequal_clients_read_nothing_back_if_all_take_part(monkeypatch):
     monkeypatch.setattr("fedcef.oracles.loop.cores", lambda: 1)
-    gradients_without_values(network_without_values((5, 1, 9), *DROPPING), batch_size=0)
+    gradients_without_values(network_without_values((5, 1, 9), *dropping()), batch_size=0)
 
 
 def test_augmentation_reads_nothing_back():
@@ -300,7 +303,7 @@ def test_a_replayed_round_is_the_round(name, precision):
         {"local_update": AdamW(memory="client", warmup=5, schedule="cosine", weight_decay=0.1)},
         {"local_update": Muon(proximal="decoupled", warmup=5), "control": "direction"},
         {"local_update": LocalMomentum(nesterov=True), "metric": "adam"},
-        {"metric": "adam"},
+        {"metric": "adam", "metric_floor": 0.01},  # of entries that were never sent
     ],
     ids=["adamw", "muon", "momentum", "metric"],
 )
@@ -312,6 +315,23 @@ def test_a_replayed_round_with_a_local_optimiser_is_the_round(options):
     eager, captured = (after(problem, algorithm, cuda_graphs=graphs) for graphs in (False, True))
     assert captured._play.is_recorded
     assert torch.equal(eager.model(), captured.model())
+
+
+@needs_cuda
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_cohort_in_parts_beside_each_other_is_the_cohort(parts, monkeypatch):
+    """Eager and recorded; whose clients are computed on which stream is nobody's business."""
+    monkeypatch.setattr("fedcef.simulation.workers.whole._FEW", 1)
+    problem = images("bfloat16")
+    algorithm = FedCEF(local_lr=0.02, local_steps=3, regularizer=L1(1e-4), compressor=TopK(ratio=0.1), mixing=0.5)
+    found = []
+    for number, graphs in ((1, True), (parts, False), (parts, True)):
+        monkeypatch.setattr("fedcef.oracles.batched.Batched.parts", number)
+        run = after(problem, algorithm, precision="bfloat16", oracle="batched", cuda_graphs=graphs)
+        found.append((run.model(), run.ledger.totals()))
+    for model, totals in found[1:]:
+        assert torch.equal(model, found[0][0])
+        assert totals == found[0][1]
 
 
 @needs_cuda
@@ -338,7 +358,7 @@ def test_a_replayed_round_with_dropout_is_the_round(oracle, batch_size):
     """Clients of unequal size, and masks that the graph draws anew in every round."""
     g = torch.Generator().manual_seed(0)
     data = [(torch.randn(n, 6, generator=g), torch.randint(0, 3, (n,), generator=g)) for n in (30, 20, 25, 40)]
-    problem = Problem.build(torch.nn.Sequential(*DROPPING), torch.nn.functional.cross_entropy, data).to("cuda")
+    problem = Problem.build(torch.nn.Sequential(*dropping()), torch.nn.functional.cross_entropy, data).to("cuda")
     eager, captured = (
         Simulation(problem, FedCEF(local_lr=0.02, local_steps=3), batch_size=batch_size, oracle=oracle, cuda_graphs=g)
         for g in (False, True)

@@ -123,7 +123,13 @@ def bits(key: Tensor, count: int, start: int = 0) -> Tensor:
 
 def short_bits(key: Tensor, count: int, start: int = 0) -> Tensor:
     """`count` pseudo-random int16 per key, four from each int64 of the sequence, of which the first is at `start`."""
-    return bits(key, -(-count // 4), start).view(torch.int16)[..., :count]
+    words = bits(key, -(-count // 4), start)
+    try:
+        short = words.view(torch.int16)
+    except RuntimeError:  # under vmap, before torch 2.12
+        shifts = torch.arange(0, 64, 16, device=key.device)
+        short = (words.unsqueeze(-1) >> shifts).to(torch.int16).flatten(-2)
+    return short[..., :count]
 
 
 def uniform(key: Tensor, count: int) -> Tensor:

@@ -27,6 +27,7 @@ _CHUNK = 1000  # samples in one forward pass; it decides the order of sums, and 
 _TARGETS = 16_384  # the most targets in one, where samples have several: windows of tokens are a few at a time
 _ONE_BY_ONE = 100  # clients that are evaluated one after the other; more go together, with other last bits
 _TOGETHER = {False: 4000, True: 250}  # samples of clients that go together, by whether there are convolutions: measured
+_TOGETHER_ON_A_GPU = 4000  # where launches cost more than memory
 
 
 class Evaluator:
@@ -82,7 +83,8 @@ class Evaluator:
         self._alone = list(zip(looked_at.tolist(), counts, weights, strict=True))
         self._groups: list[_Group] = []
         if len(sizes) > _ONE_BY_ONE and self._goes_together():
-            piece = min(_TOGETHER[convolves(problem.model)], _at_most(problem.example.targets, _TARGETS))
+            together = _TOGETHER_ON_A_GPU if problem.z0.is_cuda else _TOGETHER[convolves(problem.model)]
+            piece = min(together, _at_most(problem.example.targets, _TARGETS))
             self._groups = _groups([part for part in self._alone if part[1] <= piece], piece, problem.z0)
             self._alone = [part for part in self._alone if part[1] > piece]
 

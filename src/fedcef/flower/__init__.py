@@ -11,4 +11,30 @@
     records.py      bytes ↔ Flower's records
 
 Everything that decides something about training is in `fedcef.deployment`, which knows no network.
+
+For apps that are not ours, two lines (two_lines/): `compressed()` and `Compressed(strategy)`, `counted()` and
+`Counted(strategy)`, and `CompressedGrid`, `CountedGrid` for messages sent by hand.  They are
+imported when they are used.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedcef.flower.two_lines.client import compressed
+    from fedcef.flower.two_lines.counting import CountedGrid, counted
+    from fedcef.flower.two_lines.grid import CompressedGrid
+    from fedcef.flower.two_lines.strategy import Compressed, Counted
+
+__all__ = ["Compressed", "CompressedGrid", "Counted", "CountedGrid", "compressed", "counted"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'fedcef.flower' has no attribute {name!r}")
+    if name == "compressed":  # a node needs nothing else, and begins anew with every message
+        from fedcef.flower.two_lines import client
+
+        return client.compressed
+    from fedcef.flower.two_lines import counting, grid, strategy
+
+    return next(getattr(home, name) for home in (counting, grid, strategy) if hasattr(home, name))

@@ -10,7 +10,6 @@ by its public key; every new node is asked for its number once, and enrolled.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 from flwr.app import MessageType, RecordDict
@@ -18,6 +17,7 @@ from flwr.app import MessageType, RecordDict
 from fedcef.core.errors import RunError
 from fedcef.core.origin import fingerprint
 from fedcef.deployment import Coordinator
+from fedcef.deployment.keys import key_name
 from fedcef.flower.mail import Grid, Mail, NodeInfo, Returned, Sent
 from fedcef.flower.records import code_of, number_of
 
@@ -25,6 +25,8 @@ ASK_TTL_S = 300.0
 """How long a question waits for a node."""
 ASK_AGAIN_S = 5.0
 """How long a node that gave no number is left alone."""
+REFUSED_AGAIN_S = 60.0
+"""How long one is that was refused; with a key it comes back under the same id when it is started again."""
 
 
 class Nodes:
@@ -35,6 +37,7 @@ class Nodes:
         self._present: dict[int, NodeInfo] = {}
         self._ask_at: dict[int, float] = {}  # nodes that are not asked before this time
         self._mute: set[int] = set()
+        self._refused: dict[int, str] = {}
         self._client: dict[int, int] = {}
         self._node: dict[int, int] = {}
 
@@ -59,7 +62,7 @@ class Nodes:
         """The name under which a node's replies are looked at."""
         info = self._present.get(node)
         if self._server.deployment.identity == "key":
-            return f"key-{hashlib.sha256(info.public_key).hexdigest()[:32]}" if info else f"node-{node}"
+            return key_name(info.public_key) if info else f"node-{node}"
         client = self._client.get(node)
         return f"client-{client}" if client is not None and self._node[client] == node else f"node-{node}"
 
@@ -77,7 +80,10 @@ class Nodes:
             name = self.identity(node) if self._server.deployment.identity == "key" else f"client-{number}"
             self._server.enroll(name, number)
         except RunError as error:
-            self._tell(f"Node {node} is refused: {error}")
+            if self._refused.get(node) != str(error):
+                self._tell(f"Node {node} is refused: {error}")
+            self._refused[node] = str(error)
+            self._ask_at[node] = now + REFUSED_AGAIN_S  # its number may be corrected meanwhile
             return None
         if (code := code_of(back.message)) != fingerprint():
             self._tell(

@@ -1,0 +1,96 @@
+"""The rounds of a Flower app as a run folder, which `fedcef report`, `plot` and `watch` open."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from flwr.app import ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import Result
+
+from fedcef.core.disk import Disk
+from fedcef.flower.two_lines.counting import Tally
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.reader import Record
+from fedcef.runs.summary import versions
+
+_WORDS = {"accuracy": ("accuracy", "acc"), "test_loss": ("loss",)}
+"""How the report calls a measure, and how apps do."""
+
+
+class Folder:
+    """A run folder of an app that is not ours.
+
+    Args:
+        path: where it will be; nothing is written before the run begins.
+        settings: what to say of the run in its config.toml.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self._run, self._disk = RunFolder.new(path), Disk()
+        self._settings = dict(settings)
+        self._tallies: dict[str, Tally] = {}
+        self._measured: dict[int, Record] = {}
+        self._began = time.perf_counter()
+        self._parameters = 0
+
+    def begin(self, arguments: dict[str, Any], tallies: dict[str, Tally]) -> None:
+        """A run with these arguments of `start` begins; its measures are heard of as they come."""
+        self._tallies, self._began = tallies, time.perf_counter()
+        initial = arguments.get("initial_arrays")
+        if isinstance(initial, ArrayRecord):
+            self._parameters = sum(array.numpy().size for array in initial.values() if array.stype == "numpy.ndarray")
+        settings = {"name": self._run.path.name, "rounds": arguments.get("num_rounds", 3), **self._settings}
+        self._run.create(tomli_w.dumps({**settings, "data": {"name": "flower app"}}))
+        self._disk.replace(self._run.path / "run.json", json.dumps({"app": "two lines"}).encode())
+        if (evaluate := arguments.get("evaluate_fn")) is not None:
+            arguments["evaluate_fn"] = self._listening(evaluate)
+        tallies["bytes"].on_round = lambda number: self._run.add_record(self._line(number))
+
+    def finish(self, result: Result) -> None:
+        """The run is over: all lines once more, now with the measures of the clients, and the summary."""
+        for number, metrics in result.evaluate_metrics_clientapp.items():
+            self._measured[number] = _measures(metrics) | self._measured.get(number, {})
+        lines = [self._line(number) for number in self._tallies["bytes"].rounds]
+        self._disk.replace(self._run.rounds, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        said = {"label": "", "status": "finished", "algorithm": self._settings["algorithm"]["name"]}
+        self._run.save_summary({**said, "parameters": self._parameters, **lines[-1], "versions": versions()})
+
+    def _line(self, number: int) -> Record:
+        """The record of a round: sums up to it, in the words of every other run."""
+        tally, plain = self._tallies["bytes"], self._tallies.get("plain-bytes", self._tallies["bytes"])
+        parts = tally.rounds[number].bytes
+        return {
+            "round": number,
+            "wire_up_bytes": tally.total("up", number),
+            "wire_down_bytes": tally.total("down", number),
+            "paper_up_bytes": plain.total("up", number),
+            "paper_down_bytes": plain.total("down", number),
+            **{f"{direction}_{part}_bytes": size for (direction, part), size in sorted(parts.items())},
+            **self._measured.get(number, {}),
+            "wall_s": round(sum(tally.rounds[past].seconds for past in range(number + 1)), 3),
+        }
+
+    def _listening(self, evaluate: Callable[[int, ArrayRecord], MetricRecord | None]) -> Any:
+        def heard(number: int, arrays: ArrayRecord) -> MetricRecord | None:
+            metrics = evaluate(number, arrays)
+            if metrics is not None:
+                self._measured[number] = _measures(metrics)
+            return metrics
+
+        return heard
+
+
+def _measures(metrics: Mapping[str, Any]) -> Record:
+    """An app's measures under the names that the report knows, as far as it knows them."""
+    found: Record = {}
+    for name, value in metrics.items():
+        words = name.lower().replace("-", "_").split("_")
+        known = next((ours for ours, theirs in _WORDS.items() if set(words) & set(theirs)), name)
+        if isinstance(value, int | float):
+            found.setdefault(known, float(value))
+    return found

@@ -1,0 +1,154 @@
+"""A grid that compresses what passes through it; the server's line for whoever sends messages by hand.
+
+    grid = fedcef.flower.CompressedGrid(grid, up="topk(0.01, sign)", down="topk(0.02, sign)")
+
+Models go down as orders (messages.py), and the models that come up are rebuilt, so that whoever uses the grid sees
+messages as without it.  A reply that cannot be used becomes Flower's error reply, which strategies leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from logging import WARNING
+from typing import Any
+
+from flwr.app import Error, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore import log
+
+from fedcef.compressors import Compressor
+from fedcef.core.errors import FedcefError
+from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
+from fedcef.flower.two_lines.messages import as_record, blob_in
+from fedcef.flower.two_lines.notation import compressor
+from fedcef.flower.two_lines.server import Ordered, Server, is_model, same_model
+from fedcef.wire import WireError
+
+UNUSABLE = 0
+"""Flower's code for an error of no kind that it knows."""
+
+
+@dataclass
+class Sent:
+    """A message that waits for its reply."""
+
+    asked: str  # the id under which the caller asks for it
+    message: Message
+    content: RecordDict  # as the caller made it
+    orders: dict[str, Ordered]
+    again: bool = False
+
+
+class CompressedGrid(PassingGrid):
+    """A grid between a server and its nodes, whose apps have the mod `compressed()`.
+
+    Args:
+        grid: Flower's.
+        up: the compressor of what nodes have changed, such as "topk(0.01, sign)"; "identity" for none.
+        down: the compressor of what the model has changed since nodes last saw it; "identity" for none.
+    """
+
+    def __init__(
+        self, grid: Grid, up: str | Compressor = "topk(0.01, sign)", down: str | Compressor = "topk(0.02, sign)"
+    ) -> None:
+        self.counted = CountedGrid(grid)
+        super().__init__(self.counted)
+        self.server = Server(compressor(up, "up"), compressor(down, "down"))
+        self.plain = Tally()
+        """What would be sent without compression."""
+        self.left_out: list[str] = []
+        """Sentences on replies that could not be used."""
+        self.before_sending: Callable[[], None] = lambda: None
+        """Called when there is a new model, before a node hears of it."""
+        self._sent: dict[str, Sent] = {}
+        self._now: dict[str, str] = {}  # where a message was sent again: its id by the one that the caller knows
+
+    @property
+    def tally(self) -> Tally:
+        """What is really sent."""
+        return self.counted.tally
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send, with orders in the place of models.  All nodes of a batch should get the same model."""
+        batch = list(messages)
+        contents = [message.content for message in batch]
+        shared, new = self.server.advance(contents)
+        if new:
+            self.before_sending()
+        present = {message.metadata.dst_node_id for message in batch}
+        orders = [self._pack(message, shared, present) for message in batch]
+        before = self.tally.round
+        ids = list(self.counted.push_messages(batch))
+        if self.tally.round > before:
+            self.plain.begin_round()
+        for message, content, ordered, identifier in zip(batch, contents, orders, ids, strict=True):
+            self.plain.add("down", content)
+            if identifier:
+                self._sent[identifier] = Sent(identifier, message, content, ordered)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Receive, with models in the place of answers.  Of two replies to a message only the first is there."""
+        wanted = [self._now.get(asked, asked) for asked in message_ids]
+        replies = []
+        for reply in self.counted.pull_messages(wanted):
+            sent = self._sent.pop(reply.metadata.reply_to_message_id, None)
+            if sent is not None and self._read(reply, sent):
+                reply.metadata.__dict__["_reply_to_message_id"] = sent.asked
+                replies.append(reply)
+        return replies
+
+    def _pack(self, message: Message, shared: dict[str, Any], present: set[int]) -> dict[str, Ordered]:
+        """Put orders in the place of a message's models."""
+        records, orders = dict(message.content.items()), {}
+        for name, record in message.content.array_records.items():
+            if is_model(record):
+                own = None if same_model(record, shared[name]) else dict(record)
+                blob, orders[name] = self.server.order(
+                    self.server.channels[name], message.metadata.dst_node_id, present, own
+                )
+                records[name] = as_record(blob)
+        message.content = RecordDict(records)
+        return orders
+
+    def _read(self, reply: Message, sent: Sent) -> bool:
+        """Make a reply what the caller is to see; False if the node was asked again, with more."""
+        if reply.has_error():
+            return True
+        node = sent.message.metadata.dst_node_id
+        try:
+            records = reply.content.array_records
+            blobs = {place: blob for place, r in records.items() if (blob := blob_in(r)) is not None}
+            needs = False
+            for name, ordered in sent.orders.items():
+                place = name if name in blobs else next(iter(blobs), "")
+                if not place:
+                    raise WireError("It is not in our format; is compressed() among its app's mods?")
+                needs |= self.server.take(reply.content, place, blobs.pop(place), ordered, node)
+            if needs:
+                self._send_again(sent)
+                return False
+        except FedcefError as error:
+            sentence = f"The reply of node {node} is left out: {error}"
+            self.left_out.append(sentence)
+            log(WARNING, sentence)
+            reply.__dict__["_content"], reply.__dict__["_error"] = None, Error(UNUSABLE, str(error))
+            return True
+        self.plain.add("up", reply.content)
+        return True
+
+    def _send_again(self, sent: Sent) -> None:
+        """The same message with all that a node without a replica needs."""
+        if sent.again:
+            raise WireError("It needs more again than it was sent; look at its state folder.")
+        old, records, orders = sent.message.metadata, dict(sent.content.items()), {}
+        for name, ordered in sent.orders.items():
+            blob, orders[name] = self.server.again(ordered, old.dst_node_id)
+            records[name] = as_record(blob)
+        message = Message(RecordDict(records), old.dst_node_id, old.message_type, ttl=old.ttl, group_id=old.group_id)
+        identifier = next(iter(self.counted.push_again([message])), "")
+        if not identifier:
+            raise WireError("It needs the whole model, and Flower did not take that message.")
+        self._sent[identifier] = Sent(sent.asked, message, sent.content, orders, again=True)
+        self._now[sent.asked] = identifier

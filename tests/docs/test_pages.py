@@ -64,6 +64,17 @@ def test_choosing_lambda():
     assert found == sorted(found)  # and the less λ, the more
 
 
+def test_batch_normalisation():
+    pairs, names = outputs("guides/batchnorm.md", {"rounds=10, batch_size": "rounds=2, batch_size"}.items())
+    number = re.compile(r"[\d.]+")
+    printed, said = pairs[0]
+    assert number.sub("#", printed) == number.sub("#", said)
+    assert len(pairs) == 3  # the second compares with plain training by itself
+    sizes = {name: history.bytes for name, history in names["histories"].items()}
+    assert sizes["local"] == sizes["frozen"] == sizes["group norm"] < sizes["mean"] < 1.05 * sizes["local"]
+    assert names["at_home"].keys() == names["model"].state_dict().keys()
+
+
 def test_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pairs, names = outputs("data.md")
@@ -84,7 +95,9 @@ def test_data(tmp_path, monkeypatch):
     assert len(Settings(**drawn).build_problem().client_samples(999_999)) == 50
 
 
-@pytest.mark.parametrize("page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md"])
+@pytest.mark.parametrize(
+    "page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md", "guides/batchnorm.md"]
+)
 def test_named_settings_and_experiments_exist(page):
     """Commands on the page are read as the command line reads them, up to the point where training would begin."""
     from fedcef.runs.experiments import load_settings

@@ -31,6 +31,6 @@ def test_help_names_every_command(tmp_path):
     result = fedcef("--help", cwd=tmp_path)
     named = [line.split()[0] for line in result.stdout.partition("Commands:")[2].splitlines() if line.strip()]
     assert " ".join(sorted(named)) == (
-        "compare data doctor export frontier list plot report run sweep theory version watch"
+        "compare data deployment doctor export frontier list plot report run sweep theory version watch"
     )
     assert "..." not in result.stdout.partition("Commands:")[2]  # no line is cut off in a terminal of 80 columns

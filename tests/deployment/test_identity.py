@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fedcef.core.errors import RunError
-from fedcef.deployment import Disk, Roster, RunId
+from fedcef.core.errors import ConfigError, RunError
+from fedcef.deployment import Coordinator, DeploymentSettings, Disk, Roster, RunId
 
 from .faulty_disk import FaultyDisk, Killed
 from .loopback import Loopback
@@ -109,3 +109,38 @@ def test_a_damaged_list_is_one_sentence(tmp_path, opened, name, content, why):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RunError, match=f"{name} is damaged .*{why}.*put it back from a copy, or delete it"):
         opened()
+
+
+def test_numbers_are_freed_and_given_to_others(opened):
+    roster = opened()
+    for name in ("a", "b", "c"):
+        roster.enroll(name)
+    assert (roster.free(1), roster.free(1)) == ("b", None)
+    assert opened().everyone() == {0: "a", 2: "c"}
+    roster.assign(0, "c")  # which was 2
+    assert opened().everyone() == {0: "c"}
+    assert opened().enroll("a", 2) == 2
+    with pytest.raises(RunError, match="There is no client 3; this run has 0 to 2"):
+        roster.assign(3, "a")
+
+
+def test_keys_in_the_settings_have_their_numbers(tmp_path):
+    """Whoever came before them; others do not get these, and keep what is left."""
+    keys = DeploymentSettings(identity="key", keys=("key-0", "", "key-2"))
+    loop = Loopback(small_settings("fedcef"), tmp_path)
+    server = Coordinator(loop.server.state, keys)  # site-0 to site-4 are enrolled
+    assert server.enroll("key-2", 2) == 2
+    assert server.enroll("key-0") == 0
+    assert server.state.roster.everyone() == {0: "key-0", 1: "site-1", 2: "key-2", 3: "site-3", 4: "site-4"}
+    with pytest.raises(RunError, match=r"key-2 is client 2 by deployment.keys; its node says 1"):
+        server.enroll("key-2", 1)
+    with pytest.raises(RunError, match=r"asks to be client 2, which has another key by deployment.keys"):
+        server.enroll("site-2", 2)
+    assert server.enroll("site-1", 1) == 1
+
+
+def test_keys_in_the_settings_are_checked():
+    with pytest.raises(ConfigError, match=r"set deployment.identity = 'key' too"):
+        small_settings("fedcef", deployment={"keys": ["key-0"]})
+    with pytest.raises(ConfigError, match=r"deployment.keys has a key twice"):
+        small_settings("fedcef", deployment={"identity": "key", "keys": ["key-0", "key-0"]})

@@ -16,6 +16,7 @@ from deployment.setting import equal, simulation, small_settings
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment import DeploymentSettings
 from fedcef.deployment.going_back import go_back
+from fedcef.deployment.keys import key_name
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.round_loop import Stopped
@@ -337,3 +338,33 @@ def test_a_client_that_refuses_alone_stops_nobody(tmp_path):
     deployed.grid.nodes[2].node_config["set"] = "local_lr=0.5"
     deployed.run()
     assert [record["accepted"] for record in deployed.records] == [4] * 3
+
+
+def test_a_number_that_was_corrected_is_asked_for_again(tmp_path):
+    """A node with a key keeps its id when it is started again, here with the number that it should have had."""
+    settings = small_settings("fedcef", rounds=4)
+    deployment = DeploymentSettings(deadline_s=50, identity="key", patience_s=200)
+    deployed = Deployed(settings, tmp_path, clients=4, deployment=deployment)
+    node = deployed.grid.join(0, node_id=2000, key=b"key of 4")  # somebody else's number
+    waits = iter(range(100_000))
+
+    def stopped():
+        if next(waits) == 20:
+            node.node_config["partition-id"] = 4
+        return False
+
+    deployed.summary = deployed.loop(stopped).run()
+    assert sum("is refused" in sentence for sentence in deployed.told) == 1
+    assert [record["accepted"] for record in deployed.records] == [5] * 4
+
+
+def test_a_key_of_the_settings_gets_its_number_though_another_claimed_it_first(tmp_path):
+    settings = small_settings("fedcef", rounds=2)
+    keys = tuple(key_name(f"key of {client}".encode()) for client in range(5))
+    impostor = "key-" + _digest(b"impostor")
+    first = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, identity="key"))
+    first.server.enroll(impostor, 2)
+    bound = DeploymentSettings(deadline_s=50, identity="key", keys=keys)
+    again = Deployed(settings, tmp_path, deployment=bound, resume=True).run()
+    assert [record["accepted"] for record in again.records] == [5, 5]
+    assert again.server.state.roster.number(impostor) is None

@@ -10,6 +10,7 @@ import typer
 from fedcef.cli.terminal import tell
 
 Folder = Annotated[Path, typer.Argument(help="The run folder of a deployment's server.")]
+Number = Annotated[int, typer.Argument(min=0, help="A client's number.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +19,60 @@ def register(app: typer.Typer) -> None:
         help="Look after the folder of a deployment's server.", no_args_is_help=True, rich_markup_mode=None
     )
     group.command()(recover)
+    group.command()(key)
+    group.add_typer(clients, name="clients")
     app.add_typer(group, name="deployment")
+
+
+clients = typer.Typer(
+    help="Who is who: the clients' numbers, and the names or keys that have them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@clients.command("list")
+def list_(folder: Folder) -> None:
+    """Print the clients' numbers and names."""
+    from fedcef.deployment.roster import opened_roster
+
+    with opened_roster(folder, writes=False) as roster:
+        for number, name in roster.everyone().items():
+            print(f"{number}\t{name}")
+
+
+@clients.command()
+def free(folder: Folder, number: Number) -> None:
+    """Let another client have a number, for the rest of the run."""
+    from fedcef.deployment.roster import opened_roster
+
+    with opened_roster(folder) as roster:
+        had = roster.free(number)
+    tell(f"Client {number} is free; {had} had it." if had else f"Client {number} was free already.")
+
+
+@clients.command()
+def assign(
+    folder: Folder,
+    number: Number,
+    name: Annotated[str, typer.Argument(help="A key's name, or the file of a public key (node-0.pub).")],
+) -> None:
+    """Give a number to a key, whoever had it."""
+    from fedcef.deployment.keys import name_of
+    from fedcef.deployment.roster import opened_roster
+
+    with opened_roster(folder) as roster:
+        roster.assign(number, name_of(name))
+    tell(f"Client {number} is {name_of(name)}.")
+
+
+def key(
+    file: Annotated[str, typer.Argument(help="The file of a public key in OpenSSH's format, such as node-0.pub.")],
+) -> None:
+    """Print the name of a key, for deployment.keys and `clients assign`."""
+    from fedcef.deployment.keys import name_of
+
+    print(name_of(file))
 
 
 def recover(folder: Folder) -> None:

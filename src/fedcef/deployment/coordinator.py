@@ -112,8 +112,18 @@ class Coordinator:
         return self.round >= self.settings.rounds
 
     def enroll(self, identity: str, number: int | None = None) -> int:
-        """A client's number, given to it now if it has none."""
-        return self.state.roster.enroll(identity, number)
+        """A client's number, given to it now if it has none; keys that the settings bind have theirs and no other."""
+        roster, keys = self.state.roster, self.deployment.keys
+        if identity in keys:
+            bound = keys.index(identity)
+            if number not in (None, bound):
+                raise RunError(f"{identity} is client {bound} by deployment.keys; its node says {number}: correct it.")
+            if roster.number(identity) != bound:
+                roster.assign(bound, identity)
+            return bound
+        if number is not None and number < len(keys) and keys[number]:
+            raise RunError(f"{identity} asks to be client {number}, which has another key by deployment.keys.")
+        return roster.enroll(identity, number)
 
     # the round
 

@@ -115,12 +115,16 @@ class Roster:
         known = self._numbers.get(identity)
         if known is not None:
             if number not in (None, known):
-                raise RunError(f"{identity} is client {known} of this run and cannot become client {number}.")
+                raise RunError(
+                    f"{identity} is client {known} of this run and cannot become client {number}; correct its number, "
+                    "or give it the other by `fedcef deployment clients assign`."
+                )
             return known
         chosen = self._lowest_free(identity) if number is None else number
         if not self._is_free(chosen):
             raise RunError(
-                f"{identity} asks to be client {chosen}, which is taken or not among 0 to {self._num_clients - 1}."
+                f"{identity} asks to be client {chosen}, which is taken or not among 0 to {self._num_clients - 1}; an "
+                "operator can give it that number by `fedcef deployment clients assign`."
             )
         line = json.dumps([identity, chosen]).encode() + b"\n"
         if self._size:
@@ -130,6 +134,36 @@ class Roster:
         self._size += len(line)
         self._add(identity, chosen)
         return chosen
+
+    def free(self, number: int) -> str | None:
+        """Let somebody else have a number; returns who had it."""
+        identity = self._identities.pop(number, None)
+        if identity is not None:
+            del self._numbers[identity]
+            self._write()
+        return identity
+
+    def assign(self, number: int, identity: str) -> None:
+        """Give a number to a client, whoever had it; the client loses another one."""
+        if not 0 <= number < self._num_clients:
+            raise RunError(f"There is no client {number}; this run has 0 to {self._num_clients - 1}.")
+        before = self._numbers.pop(identity, None)
+        if before is not None:
+            del self._identities[before]
+        self._numbers.pop(self._identities.get(number, ""), None)
+        self._add(identity, number)
+        self._write()
+
+    def everyone(self) -> dict[int, str]:
+        """All clients' names by their numbers."""
+        return dict(sorted(self._identities.items()))
+
+    def _write(self) -> None:
+        """The whole list anew."""
+        lines = [json.dumps([identity, number]).encode() + b"\n" for number, identity in self.everyone().items()]
+        self._disk.replace(self._path, b"".join(lines))
+        self._size = sum(map(len, lines))
+        self._path.with_suffix(".json").unlink(missing_ok=True)
 
     def _lowest_free(self, identity: str) -> int:
         for number in range(self._num_clients):

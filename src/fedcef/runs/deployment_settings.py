@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from fedcef.core.ranges import Count, NonNegative, NotNegative, Positive
 
@@ -30,3 +30,17 @@ class DeploymentSettings(BaseModel):
     identity: Literal["number", "key"] = "number"
     """What a client is known by: the number in its own settings, which anyone can claim, or its public key.  Take `key`
     where the transport checks keys."""
+    keys: tuple[str, ...] = ()
+    """The keys of clients 0, 1, …, by the names that `fedcef deployment key FILE` prints; "" leaves a number to whoever
+    claims it first.  Nobody else gets these numbers."""
+
+    @model_validator(mode="after")
+    def _keys_are_used(self) -> Self:
+        if self.keys and self.identity != "key":
+            raise ValueError(
+                "deployment.keys says who has which key; set deployment.identity = 'key' too, or leave it out"
+            )
+        given = [key for key in self.keys if key]
+        if len(set(given)) < len(given):
+            raise ValueError("deployment.keys has a key twice; each client has its own")
+        return self

@@ -19,6 +19,7 @@ from fedcef.compressors import LayerwiseTopK as LayerwiseTopK
 from fedcef.compressors import RandK as RandK
 from fedcef.compressors import TopK as TopK
 from fedcef.core.errors import ConfigError as ConfigError
+from fedcef.core.errors import DataNote as DataNote
 from fedcef.core.errors import DivergedError as DivergedError
 from fedcef.core.errors import FedcefError as FedcefError
 from fedcef.core.errors import ProblemError as ProblemError

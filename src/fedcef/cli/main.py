@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import sys
+import warnings
 
 import typer
 
@@ -27,7 +28,7 @@ from fedcef.cli import (
 )
 from fedcef.cli import list as list_
 from fedcef.cli.terminal import say
-from fedcef.core.errors import EndedElsewhere, FedcefError
+from fedcef.core.errors import DataNote, EndedElsewhere, FedcefError
 from fedcef.core.memory import keep_freed_memory
 
 COMMANDS = (
@@ -62,6 +63,7 @@ for command in COMMANDS:
 def main() -> None:
     """Run the command line; a mistake or a full disk is one sentence and an exit code, never a traceback."""
     keep_freed_memory()
+    warnings.simplefilter("ignore", DataNote)  # it is among the notes of the run
     try:
         app()
     except FedcefError as error:

@@ -22,6 +22,10 @@ class ProblemError(FedcefError):
     """A model or a client's data cannot be trained as given."""
 
 
+class DataNote(UserWarning):
+    """Data were used in another form than the one in which they were handed in."""
+
+
 class RunError(FedcefError):
     """A run folder cannot be written, read or continued."""
 

@@ -10,12 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcef.core import rng
 from fedcef.core.errors import ProblemError
+from fedcef.problems.labels import Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,9 @@ class Samples:
         return Samples(move(self.inputs), move(self.targets))
 
 
+Convert = Callable[[Samples, str], Samples]
+"""convert(samples, whose): the samples in the form in which they are used; `whose` is for messages."""
+
 Look = Callable[[Samples, Callable[[int], str]], None]
 """look(samples, whose): raise a `ProblemError` where samples cannot be trained on; whose(row) names a row's owner."""
 
@@ -73,6 +78,8 @@ class ClientData(ABC):
     """Whether all clients are known to have equally many samples."""
     captures: bool = False
     """Whether minibatches are gathered without the host, so that a CUDA graph can hold them."""
+    classes: tuple[Any, ...] = ()
+    """The classes that targets are numbers of, where these were words."""
 
     @property
     def num_clients(self) -> int:
@@ -132,6 +139,22 @@ class ClientData(ABC):
     def checked(self, look: Look) -> ClientData:
         """The same samples, all looked at: at once if they lie in memory, otherwise whenever some are read."""
         return self
+
+    def converted(self, convert: Convert) -> ClientData:
+        """The same samples in another form: at once if they lie in memory, otherwise whenever some are read."""
+        return self
+
+    def labelled(self, labels: Labels) -> ClientData:
+        """The same samples with targets that are the numbers of these classes."""
+
+        def convert(samples: Samples, whose: str) -> Samples:
+            return Samples(samples.inputs, labels.renumber(self.classes, samples.targets, f"The targets of {whose}"))
+
+        return self.converted(convert)
+
+    def distinct_targets(self) -> Tensor | None:
+        """The values that targets have, in ascending order, if all samples lie in memory."""
+        return None
 
     def identity(self) -> list[Tensor]:
         """Tensors that tell these samples from others; those of a source that is not read through are a few of them."""
@@ -216,6 +239,14 @@ class PooledData(ClientData):
             raise ProblemError(f"The data of client {empty} is empty; leave the client out or give it samples.")
         look(self.table, lambda row: f"Client {int(torch.searchsorted(self.starts, row, right=True)) - 1}")
         return self
+
+    def converted(self, convert: Convert) -> PooledData:
+        """The table in another form."""
+        return PooledData(convert(self.table, "the clients"), self.starts, self.sizes)
+
+    def distinct_targets(self) -> Tensor:
+        """Of the whole table."""
+        return self.table.targets.unique()  # type: ignore[no-any-return, no-untyped-call]
 
     def identity(self) -> list[Tensor]:
         """All there is."""

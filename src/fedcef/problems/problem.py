@@ -15,8 +15,9 @@ from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.buffers import Buffers, Statistics, digest, untrained
+from fedcef.problems.casting import in_types_of_the_model
 from fedcef.problems.client_data import ClientData, PooledData, Samples
-from fedcef.problems.reading import read_clients, read_samples
+from fedcef.problems.reading import read_all
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
 from fedcef.regularizers import Regularizer, Zero
 
@@ -49,6 +50,10 @@ class Problem:
     """Inputs by whose statistics the model is evaluated, where those are local."""
     validation: Samples | None = None
     """Samples beside the test set, on which a run is steered: when it stops, say."""
+    classes: tuple[Any, ...] = ()
+    """What class each number of a target stands for, where labels were words or other numbers than 0, 1, 2, …."""
+    notes: tuple[str, ...] = ()
+    """What was changed in the data that were handed in."""
 
     @classmethod
     def build(
@@ -62,6 +67,7 @@ class Problem:
         buffers: Buffers = "constant",
         calibration: Any = None,
         validation: Any = None,
+        classes: Sequence[Any] | None = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
@@ -71,8 +77,9 @@ class Problem:
         becomes of running statistics: "mean" averages and sends them with the parameters, "frozen" keeps them, and with
         "local" every batch has its own, and the model is evaluated with those of the inputs `calibration`, by default
         of the test set's.  `augment` changes the images of minibatches at random.  `validation` is measured like the
-        test set, and beside it.  Without clients it is what the server of a deployment knows; then there must be a test
-        set.
+        test set, and beside it.  `classes` names the classes in their order, where labels are words and not all of them
+        occur, or are read later.  Without clients it is what the server of a deployment knows; then there must be a
+        test set.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
@@ -84,11 +91,7 @@ class Problem:
         nobody = not (everyone.num_clients if isinstance(everyone, ClientData) else everyone)
         if nobody and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
-        tests = None if test is None else read_samples(test, "the test set")
-        if tests is not None and nobody:
-            data: ClientData = PooledData.empty(tests, 0)
-        else:
-            data = everyone if isinstance(everyone, ClientData) else read_clients(everyone)
+        data, (tests, validations), labels = read_all(everyone, (test, validation), classes)
         layout = Layout.of(parameters)
         problem = cls(
             model=model,
@@ -100,13 +103,14 @@ class Problem:
             z0=layout.flatten(parameters).detach().clone(),
             augment=augment,
             equal_sizes=data.equal_sizes,
-            validation=None if validation is None else read_samples(validation, "the validation set"),
+            validation=validations,
         )
+        problem, cast = in_types_of_the_model(problem, labels)
         if augment is not None and data.example.inputs.ndim != 4:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
             )
-        return try_out(problem, buffers, calibration)
+        return replace(try_out(problem, buffers, calibration), notes=tuple(cast.notes))
 
     @property
     def num_clients(self) -> int:

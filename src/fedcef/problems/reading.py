@@ -1,47 +1,117 @@
-"""From what users have, arrays or data sets, to a table of samples that has been looked at."""
+"""From what users have, arrays, tables or data sets, to a table of samples that has been looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedcef.core.errors import ProblemError
-from fedcef.problems.client_data import PooledData, Samples
+from fedcef.problems.client_data import ClientData, PooledData, Samples
+from fedcef.problems.labels import Column, Labels, are_words
 
 
-def read_samples(data: Any, whose: str, finite: bool = True) -> Samples:
-    """A pair of arrays, or a map-style data set of (input, target) pairs, as one table; `whose` is for messages.
+class Raw(NamedTuple):
+    """Inputs, and targets that may be words still."""
 
-    `finite` = False leaves the values to whoever looks at many tables at once.
+    inputs: Tensor
+    targets: Tensor | Column
+    whose: str
+
+    def samples(self, labels: Labels | None) -> Samples:
+        """With words as the numbers of their classes; named classes stand for numbers, too."""
+        what = f"The targets of {self.whose}"
+        if labels is not None and (labels.given or are_words(self.targets)):
+            return Samples(self.inputs, labels.encode(self.targets, what))
+        if not isinstance(self.targets, Tensor):
+            raise ProblemError(
+                f"{what} are words or other objects, such as {self.targets.flat[:1].tolist()[0]!r}; name the classes "
+                "in their order, Problem.build(…, classes=[…]), or give numbers."
+            )
+        return Samples(self.inputs, self.targets)
+
+
+def read_samples(data: Any, whose: str, labels: Labels | None = None) -> Samples:
+    """A pair of arrays, or a map-style data set of (input, target) pairs, as one table; `whose` is for messages."""
+    samples = take_apart(data, whose).samples(labels)
+    check_finite(samples, whose)
+    return samples
+
+
+def read_all(
+    clients: list[Any] | ClientData, held_out: Sequence[Any], classes: Iterable[Any] | None = None
+) -> tuple[ClientData, list[Samples | None], Labels | None]:
+    """The clients, the test set and the validation set, and their classes, where labels are words or classes are named.
+
+    Where labels are words, their classes are those that occur in any of them, unless they are named or a source of
+    clients has its own.
     """
+    names = ("the test set", "the validation set")
+    held = [None if data is None else take_apart(data, name) for data, name in zip(held_out, names, strict=True)]
+    source = clients if isinstance(clients, ClientData) else None
+    raws = [] if isinstance(clients, ClientData) else [take_apart(one, f"client {i}") for i, one in enumerate(clients)]
+    columns = [raw.targets for raw in (*raws, *held) if raw is not None]
+    labels = Labels.named(classes) if classes is not None else None
+    if labels is None and source is not None and source.classes:
+        labels = Labels(source.classes)
+    elif labels is None and any(map(are_words, columns)):
+        labels = Labels.found(columns)
+    tests = [None if raw is None else raw.samples(labels) for raw in held]
+    for samples, name in zip(tests, names, strict=True):
+        if samples is not None:
+            check_finite(samples, name)
+    if raws:
+        source = read_clients(raws, labels)
+    elif source is None or not source.num_clients:
+        assert tests[0] is not None, "a problem has clients or a test set"
+        source = PooledData.empty(tests[0], 0)
+    elif classes is not None and labels is not None:
+        source = source.labelled(labels)
+    return source, tests, labels
+
+
+def take_apart(data: Any, whose: str) -> Raw:
+    """The inputs and targets of a client, or of a test set, in any of the forms that they may have."""
     if isinstance(data, Samples):
-        samples = data
+        raw = Raw(data.inputs, data.targets, whose)
     elif _is_pair(data):
-        samples = Samples(to_tensor(data[0], f"The inputs of {whose}"), to_tensor(data[1], f"The targets of {whose}"))
-    elif isinstance(data, Sized) and hasattr(data, "__getitem__"):
-        try:
-            rows = [data[i] for i in range(len(data))]
-            parts = [torch.stack([torch.as_tensor(row[j]) for row in rows]) if rows else torch.empty(0) for j in (0, 1)]
-        except Exception as error:
-            raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
-        samples = Samples(*parts)
+        raw = Raw(to_tensor(data[0], f"The inputs of {whose}"), _to_targets(data[1], f"The targets of {whose}"), whose)
+    elif isinstance(data, Sized) and hasattr(data, "__getitem__") and not hasattr(data, "to_numpy"):
+        raw = take_rows_apart(data, whose)
     else:
         raise ProblemError(
             f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "
             f"not {type(data).__name__}."
         )
-    if len(samples.inputs) != len(samples.targets):
-        raise ProblemError(f"The data of {whose} has {len(samples.inputs)} inputs but {len(samples.targets)} targets.")
-    if len(samples) == 0:
+    if len(raw.inputs) != len(raw.targets):
+        raise ProblemError(f"The data of {whose} has {len(raw.inputs)} inputs but {len(raw.targets)} targets.")
+    if len(raw.inputs) == 0:
         raise ProblemError(f"The data of {whose} is empty; leave the client out or give it samples.")
-    if finite:
-        check_finite(samples, whose)
-    return samples
+    return raw
+
+
+def take_rows_apart(data: Any, whose: str) -> Raw:
+    """The same of samples that are fetched one by one."""
+    try:
+        rows = [data[i] for i in range(len(data))]
+        inputs, targets = [row[0] for row in rows], [row[1] for row in rows]
+        if not rows:
+            return Raw(torch.empty(0), torch.empty(0), whose)
+        words = isinstance(targets[0], str | bytes) or not hasattr(targets[0], "__len__")
+        column = _to_targets(targets, f"The targets of {whose}") if words else _stacked(targets)
+        return Raw(_stacked(inputs), column, whose)
+    except ProblemError:
+        raise
+    except Exception as error:
+        raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
+
+
+def _stacked(values: list[Any]) -> Tensor:
+    return torch.stack([torch.as_tensor(value) for value in values])
 
 
 def check_finite(samples: Samples, whose: str) -> None:
@@ -59,9 +129,9 @@ def _is_finite(values: Tensor) -> bool:
     return not values.is_floating_point() or bool(values.sum(dtype=torch.float64).isfinite())
 
 
-def read_clients(clients: Iterable[Any]) -> PooledData:
-    """Each client's data, an (inputs, targets) pair or a map-style data set, in one table; at least one client."""
-    shards = [read_samples(data, f"client {i}", finite=False) for i, data in enumerate(clients)]
+def read_clients(clients: Iterable[Raw], labels: Labels | None = None) -> PooledData:
+    """Each client's data in one table; at least one client."""
+    shards = [raw.samples(labels) for raw in clients]
     form = Form.of(0, shards[0])
     for i, shard in enumerate(shards):
         form.check_shapes(i, shard)
@@ -106,24 +176,73 @@ class Form:
             )
 
 
+def _is_table(values: Any) -> bool:
+    """A tensor, an array, or a table or column of pandas and its like."""
+    return isinstance(values, Tensor | np.ndarray) or hasattr(values, "to_numpy")
+
+
 def _is_pair(data: Any) -> bool:
-    """Two arrays; the targets may be a list of labels, as long as the inputs."""
-    if not (isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[0], Tensor | np.ndarray)):
+    """Two tables; either may be a list, as long as the other.  A list of two lists is one of two samples."""
+    if not (isinstance(data, tuple | list) and len(data) == 2):
         return False
     inputs, targets = data
-    labels = isinstance(targets, list) and len(targets) == len(inputs) and all(np.isscalar(t) for t in targets)
-    return isinstance(targets, Tensor | np.ndarray) or labels
+    if _is_table(inputs):
+        return _is_table(targets) or (isinstance(targets, list) and len(targets) == len(inputs))
+    return isinstance(data, tuple) and isinstance(inputs, list) and (isinstance(targets, list) or _is_table(targets))
 
 
 def to_tensor(values: Any, what: str) -> Tensor:
-    """An array as a tensor; `what` is for messages."""
-    kind = np.asarray(values).dtype.kind if not isinstance(values, Tensor) else ""
-    if kind in ("U", "S", "O"):
-        raise ProblemError(
-            f"{what} are words or other objects, such as {np.asarray(values).flat[:1].tolist()[0]!r}; give numbers, "
-            "for class labels 0, 1, 2, …."
-        )
+    """Numbers as a tensor; `what` is for messages."""
+    found = _to_targets(values, what)
+    if isinstance(found, Tensor):
+        return found
+    columns = getattr(values, "columns", None)
+    if columns is None:
+        raise ProblemError(f"{what} are words or other objects, such as {found.flat[:1].tolist()[0]!r}; give numbers.")
+    words = [str(name) for name in columns if not _is_numeric(values[name])]
+    raise ProblemError(
+        f"{what} have columns that are no numbers ({', '.join(words)}); make numbers of them, as pandas.get_dummies "
+        "does, or leave them out."
+    )
+
+
+def _to_targets(values: Any, what: str) -> Tensor | Column:
+    """Numbers as a tensor, words and other objects as an array of them."""
+    if isinstance(values, Tensor):
+        return values
     try:
-        return torch.as_tensor(values)
+        if isinstance(values, list) and values and isinstance(values[0], Tensor | np.ndarray):
+            return _stacked(values)
+        array = _numbers(values) if hasattr(values, "to_numpy") else np.asarray(values)
+        if are_words(array):
+            return array
+        if isinstance(values, list):
+            return torch.as_tensor(values)  # Python's numbers have torch's usual type
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return torch.as_tensor(native if native.flags.writeable else native.copy())
     except (TypeError, ValueError, RuntimeError) as error:
         raise ProblemError(f"{what} cannot be made a tensor: {error}") from error
+
+
+def _numbers(table: Any) -> Column:
+    """A table or column of pandas as an array; of numbers, even if its columns are of several types."""
+    array: Column = table.to_numpy()
+    if array.dtype.kind != "O":
+        return array
+    try:
+        whole: Column = table.astype("float64").to_numpy()
+    except (TypeError, ValueError):
+        return array
+    return whole if getattr(table, "columns", None) is not None or not _holds_words(array) else array
+
+
+def _holds_words(array: Column) -> bool:
+    return any(isinstance(value, str | bytes) for value in array.reshape(-1)[:100].tolist())
+
+
+def _is_numeric(column: Any) -> bool:
+    try:
+        column.astype("float64")
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -94,6 +94,8 @@ class Loop:
         simulation = self.simulation
         waits = simulation.listens or self._shows_model or self._patience is not None
         ahead = _AHEAD if simulation.problem.z0.is_cuda and not waits else 0
+        for note in simulation.problem.notes if not (simulation.round or self.last) else ():
+            self.tell(0, note)
         if self.last.get("round") != simulation.round:  # the start, or a round whose record was lost
             self._start(None)
         else:

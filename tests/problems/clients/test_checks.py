@@ -36,7 +36,7 @@ CHANGES = {
         lambda x, y: (x[:, :3], y),
         UNLIKE + "a sample's input and target have the shapes ((3,), ()), not ((4,),",
     ),
-    "type": (lambda x, y: (x.double(), y), UNLIKE + "inputs and targets are float64 and int64, not float32 and int64."),
+    "type": (lambda x, y: (x, y.float()), UNLIKE + "inputs and targets are float32 and float32, not float32 and int64"),
     "label": (lambda x, y: (x, y + 3), "Client 3 has the label 3, but the model has 3 outputs, for the labels 0 to 2"),
     "not a number": (nan, "The inputs of client 3 have NaN or infinite values in 1 of"),
     "empty": (lambda x, y: (x[:0], y[:0]), "The data of client 3 is empty; leave the client out or give it samples."),
@@ -75,8 +75,8 @@ def test_the_first_client_is_looked_at_when_the_problem_is_built():
     (x, y), *others = shards = tables()
     with refused("Client 0 has the label 3, but the model has 3 outputs"):
         problem(from_function([(x, torch.where(torch.arange(len(y)) == 2, 3, y)), *others], None))
-    with refused("The model or the loss cannot take a batch of client 0 (inputs (2, 4) torch.float64"):
-        problem(from_function([(x.double(), y) for x, y in shards], None))
+    with refused("The model or the loss cannot take a batch of client 0 (inputs (2, 3) torch.float32"):
+        problem(from_function([(x[:, :3], y) for x, y in shards], None))
 
 
 def test_labels_that_the_loss_ignores_are_let_through():

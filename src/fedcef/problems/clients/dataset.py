@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcef.core.errors import ProblemError
-from fedcef.problems.client_data import ClientData, Look, Samples
+from fedcef.problems.client_data import ClientData, Convert, Look, Samples
 from fedcef.problems.clients.pool import IndexedData, read_indices
+from fedcef.problems.labels import Labels
 from fedcef.problems.reading import Form, read_samples
 
 
@@ -19,20 +21,43 @@ class DatasetData(IndexedData):
 
     captures = False
 
-    def __init__(self, dataset: Any, order: Tensor, sizes: Tensor, look: Look | None = None) -> None:
-        super().__init__(read_samples([dataset[n] for n in order[:2].tolist()], "client 0"), order, sizes)
-        self.dataset, self._look, self._form = dataset, look, Form.of(0, self.pool)
+    def __init__(
+        self,
+        dataset: Any,
+        order: Tensor,
+        sizes: Tensor,
+        look: Look | None = None,
+        convert: Convert | None = None,
+        labels: Labels | None = None,
+    ) -> None:
+        """`look` and `convert` are for every sample that is fetched; `labels` are the classes of targets in words."""
+        self._list(order, sizes)
+        self.dataset, self._look, self._convert, self._labels = dataset, look, convert, labels
+        self.classes = labels.classes if labels else ()
+
+    @cached_property
+    def pool(self) -> Samples:  # type: ignore[override]
+        """The first samples, for their shapes and types."""
+        return self._read([self._fetch(number) for number in self.order[:2].tolist()], "client 0")
+
+    @cached_property
+    def _form(self) -> Form:
+        return Form.of(0, self.pool)
+
+    def _read(self, rows: list[Any], whose: str) -> Samples:
+        samples = read_samples(rows, whose, self._labels)
+        return samples if self._convert is None else self._convert(samples, whose)
 
     def gather(self, numbers: Tensor) -> Samples:
         """Fetched from the data set and looked at, in the shape of the numbers."""
         wanted = numbers.flatten().tolist()
         rows = [self._fetch(number) for number in wanted]
         try:
-            samples = read_samples(rows, "the data set")
+            samples = self._read(rows, "the data set")
             self._form.check(-1, samples)  # to find an owner takes a look at everyone's lists
         except ProblemError:
             for number, row in zip(wanted, rows, strict=True):  # whose it was
-                self._form.check(self.owner(number), read_samples([row], f"client {self.owner(number)}"))
+                self._form.check(self.owner(number), self._read([row], f"client {self.owner(number)}"))
             raise
         if self._look is not None:
             self._look(samples, lambda row: f"Client {self.owner(wanted[row])}")
@@ -60,7 +85,27 @@ class DatasetData(IndexedData):
     def checked(self, look: Look) -> ClientData:
         """The same, with a look at every sample that is fetched; the first ones are looked at now."""
         look(self.pool, lambda row: "Client 0")
-        return DatasetData(self.dataset, self.order, self.sizes, look)
+        return self._other(look=look)
+
+    def converted(self, convert: Convert) -> ClientData:
+        """The same, with samples that are changed as they are fetched."""
+        return self._other(convert=convert)
+
+    def labelled(self, labels: Labels) -> ClientData:
+        """The same, with targets that are words, or numbers, for these classes."""
+        return self._other(labels=labels)
+
+    def distinct_targets(self) -> Tensor | None:
+        """Not known before all samples were fetched."""
+        return None
+
+    def identity(self) -> list[Tensor]:
+        """A few samples, and whose they are."""
+        return [self.sizes, self.order, self.pool.inputs, self.pool.targets]
+
+    def _other(self, **changes: Any) -> DatasetData:
+        options = {"look": self._look, "convert": self._convert, "labels": self._labels, **changes}
+        return DatasetData(self.dataset, self.order, self.sizes, **options)
 
 
 def from_dataset(dataset: Any, indices: Sequence[Any] | Tensor) -> ClientData:

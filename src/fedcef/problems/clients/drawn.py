@@ -25,9 +25,8 @@ from fedcef.core.errors import ProblemError
 from fedcef.core.parts import check
 from fedcef.core.ranges import Count
 from fedcef.core.rng import Purpose, data_key
-from fedcef.problems.client_data import ClientData, Look, Samples
-from fedcef.problems.clients.pool import PoolData
-from fedcef.problems.reading import read_samples
+from fedcef.problems.client_data import ClientData, Convert, Look, Samples
+from fedcef.problems.clients.pool import PoolData, read_pool
 
 _MIXTURE, _SAMPLE = 64, 65  # what a partition's key is folded for; `partitions.py` has the first numbers
 _PROPOSALS = 12  # 0.049^12 < 2^-52
@@ -81,7 +80,16 @@ class DrawnData(PoolData):
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ClientData:
         """The pool on a device; clients' samples are computed there."""
-        return DrawnData(self.pool.to(device, dtype), self.num_clients, self.size, self.alpha, self.seed)
+        return self._with(self.pool.to(device, dtype))
+
+    def converted(self, convert: Convert) -> ClientData:
+        """The same clients of the pool in its other form."""
+        return self._with(convert(self.pool, "the pool"))
+
+    def _with(self, pool: Samples) -> DrawnData:
+        data = DrawnData(pool, self.num_clients, self.size, self.alpha, self.seed)
+        data.classes = self.classes
+        return data
 
     def checked(self, look: Look) -> ClientData:
         """The same, after the pool was looked at."""
@@ -112,13 +120,15 @@ def drawn(inputs: Any, targets: Any, num_clients: int, size: int = 50, alpha: fl
     """
     num_clients, size = check("num_clients", Count, num_clients), check("size", Count, size)
     alpha = check("alpha", Annotated[float, Field(gt=0, le=1e6)], alpha)
-    pool = read_samples((inputs, targets), "the pool")
+    pool, classes = read_pool(inputs, targets)
     if pool.targets.ndim != 1 or pool.targets.is_floating_point():
         raise ProblemError(
             f"Clients are drawn by class, and the targets {tuple(pool.targets.shape)} {pool.targets.dtype} are not one "
             "class number for each sample; give class numbers, or take `from_arrays`."
         )
-    return DrawnData(pool, num_clients, size, alpha, seed)
+    data = DrawnData(pool, num_clients, size, alpha, seed)
+    data.classes = classes
+    return data
 
 
 def log_gamma_variates(keys: Tensor, alpha: float) -> Tensor:

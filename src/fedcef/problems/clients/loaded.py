@@ -13,8 +13,9 @@ from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.parts import check
 from fedcef.core.ranges import Count
-from fedcef.problems.client_data import ClientData, Look, PooledData, Samples
+from fedcef.problems.client_data import ClientData, Convert, Look, PooledData, Samples
 from fedcef.problems.clients.cache import Cache
+from fedcef.problems.labels import Labels
 from fedcef.problems.reading import Form, read_samples
 
 CACHE = "1GB"
@@ -35,6 +36,8 @@ class LoadedData(ClientData):
         cache: int | str = CACHE,
         look: Look | None = None,
         form: Form | None = None,
+        convert: Convert | None = None,
+        labels: Labels | None = None,
     ) -> None:
         """A source of `num_clients` clients.
 
@@ -45,6 +48,8 @@ class LoadedData(ClientData):
             cache: How many bytes are kept of what was read, such as "1GB"; a cohort should fit into half of it.
             look: What else to check.
             form: What samples look like; by default the first client that is read says so.
+            convert: What makes them what they look like.
+            labels: The classes, where targets are words or numbers for them.
         """
         try:
             limit = as_bytes(cache)
@@ -52,7 +57,8 @@ class LoadedData(ClientData):
             raise ConfigError(f"cache is {cache!r}; it must be {error}.") from None
         self._read, self._known, self._limit = read, sizes, limit
         self._num_clients: int = check("num_clients", Count, num_clients)
-        self._look, self._form = look, form
+        self._look, self._form, self._convert, self._labels = look, form, convert, labels
+        self.classes = labels.classes if labels else ()
         self._cache = Cache(self._checked_client, limit)
         self._tables: tuple[list[int], Samples] | None = None
 
@@ -105,9 +111,21 @@ class LoadedData(ClientData):
         """Read these in a thread while others are computed with."""
         self._cache.read_ahead(clients.tolist())
 
+    def converted(self, convert: Convert) -> ClientData:
+        """The same source, whose clients are changed when they are read."""
+        return self._with(convert=convert)
+
+    def labelled(self, labels: Labels) -> ClientData:
+        """The same source with targets that are words, or numbers, for these classes."""
+        return self._with(labels=labels)
+
+    def _with(self, **changes: Any) -> LoadedData:
+        options = {"look": self._look, "convert": self._convert, "labels": self._labels, **changes}
+        return LoadedData(self._read, self._num_clients, self._known, self._limit, **options)
+
     def checked(self, look: Look) -> ClientData:
         """The same source, with another look at every client that is read; the first one is looked at now."""
-        data = LoadedData(self._read, self._num_clients, self._known, self._limit, look, self._form)
+        data = self._with(look=look, form=self._form)
         if self._form is not None:
             data.samples(self._form.client)
         return data
@@ -121,7 +139,9 @@ class LoadedData(ClientData):
         except Exception as error:
             said = str(error) or type(error).__name__
             raise ProblemError(f"The data of client {client} cannot be read: {said}") from error
-        samples = read_samples(data, f"client {client}")
+        samples = read_samples(data, f"client {client}", self._labels)
+        if self._convert is not None:
+            samples = self._convert(samples, f"client {client}")
         if self._form is None:
             self._form = Form.of(client, samples)
         self._form.check(client, samples)

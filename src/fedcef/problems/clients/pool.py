@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import ProblemError
-from fedcef.problems.client_data import ClientData, Look, Samples
-from fedcef.problems.reading import read_samples
+from fedcef.problems.client_data import ClientData, Convert, Look, Samples
+from fedcef.problems.labels import Labels, are_words
+from fedcef.problems.reading import check_finite, take_apart
 
 
 class PoolData(ClientData):
@@ -49,6 +50,10 @@ class PoolData(ClientData):
         numbers = self.numbers(clients, rows.flatten(1)).view(rows.shape)
         return lambda k: self.gather(numbers[:, k])
 
+    def distinct_targets(self) -> Tensor | None:
+        """Of the whole pool."""
+        return self.pool.targets.unique()  # type: ignore[no-any-return, no-untyped-call]
+
     def gather(self, numbers: Tensor) -> Samples:
         """The samples of these numbers, in the shape of the numbers."""
         return self.pool[numbers]
@@ -70,6 +75,9 @@ class IndexedData(PoolData):
     def __init__(self, pool: Samples, order: Tensor, sizes: Tensor) -> None:
         """`order` holds client 0's numbers first, then client 1's, and so on."""
         super().__init__(pool)
+        self._list(order, sizes)
+
+    def _list(self, order: Tensor, sizes: Tensor) -> None:
         self.order, self.sizes, self.starts = order, sizes, sizes.cumsum(0) - sizes
         self._largest = int(sizes.max())  # now: within a round a GPU would be waited for
         self.equal_sizes = int(sizes.min()) == self._largest
@@ -90,7 +98,16 @@ class IndexedData(PoolData):
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
         """Pool and lists on a device."""
-        return type(self)(self.pool.to(device, dtype), self.order.to(device), self.sizes.to(device))
+        return self._with(self.pool.to(device, dtype), self.order.to(device), self.sizes.to(device))
+
+    def converted(self, convert: Convert) -> ClientData:
+        """The same lists into the pool in its other form."""
+        return self._with(convert(self.pool, "the pool"), self.order, self.sizes)
+
+    def _with(self, pool: Samples, order: Tensor, sizes: Tensor) -> Self:
+        data = type(self)(pool, order, sizes)
+        data.classes = self.classes
+        return data
 
     def checked(self, look: Look) -> ClientData:
         """The same, after the pool was looked at."""
@@ -116,8 +133,19 @@ def from_arrays(inputs: Any, targets: Any, indices: Sequence[Any] | Tensor) -> C
     >>> data.samples(1).inputs.flatten().tolist()
     [5.0, 0.0]
     """
-    pool = read_samples((inputs, targets), "the pool")
-    return IndexedData(pool, *read_indices(indices, len(pool)))
+    pool, classes = read_pool(inputs, targets)
+    data = IndexedData(pool, *read_indices(indices, len(pool)))
+    data.classes = classes
+    return data
+
+
+def read_pool(inputs: Any, targets: Any) -> tuple[Samples, tuple[Any, ...]]:
+    """The samples of a pool, and the classes that their targets are numbers of, if these were words."""
+    raw = take_apart((inputs, targets), "the pool")
+    labels = Labels.found([raw.targets]) if are_words(raw.targets) else None
+    pool = raw.samples(labels)
+    check_finite(pool, "the pool")
+    return pool, labels.classes if labels else ()
 
 
 def read_indices(indices: Sequence[Any] | Tensor, samples: int) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedcef.problems.client_data import ClientData, Look, Samples
+from fedcef.problems.client_data import ClientData, Convert, Look, Samples
 
 
 class Selected(ClientData):
@@ -24,6 +24,7 @@ class Selected(ClientData):
         self.source, self.clients, self.device, self.dtype = source, clients, device, dtype
         self.equal_sizes = source.equal_sizes
         self.captures = source.captures and device is None
+        self.classes = source.classes
 
     @property
     def num_clients(self) -> int:
@@ -69,6 +70,14 @@ class Selected(ClientData):
     def checked(self, look: Look) -> ClientData:
         """The same clients of the source that is looked at."""
         return Selected(self.source.checked(look), self.clients, self.device, self.dtype)
+
+    def converted(self, convert: Convert) -> ClientData:
+        """The same clients of the source in its other form."""
+        return Selected(self.source.converted(convert), self.clients, self.device, self.dtype)
+
+    def distinct_targets(self) -> Tensor | None:
+        """Of all the source's clients."""
+        return self.source.distinct_targets()
 
     def identity(self) -> list[Tensor]:
         """A few samples, and who was selected."""

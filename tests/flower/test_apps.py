@@ -12,15 +12,18 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef
 from flwr.app import ConfigRecord, Message, RecordDict
 from safetensors.torch import load_file
 
+from deployment.faulty_disk import FaultyDisk, Killed
 from deployment.setting import equal, simulation, small_settings
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment import DeploymentSettings
+from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.going_back import go_back
 from fedcef.deployment.keys import key_name
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.round_loop import Stopped
 from fedcef.flower.run_server import run_server
+from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 from fedcef.simulation.evaluation import Evaluator
 
@@ -110,9 +113,52 @@ def test_what_a_server_cannot_measure_is_told(served, tmp_path, capsys):
 def test_a_run_goes_on_with_its_own_settings_only(tmp_path, served):
     _, call = served
     call(out=str(tmp_path / "run"))
-    with pytest.raises(ConfigError, match="was begun with other settings"):
-        call(resume=str(tmp_path / "run"), set="local_lr=0.5")
+    said = r"was begun with other settings: local_lr was 0.01 and is 0.5; compressor.ratio was 0.1 and is 0.2\."
+    with pytest.raises(ConfigError, match=said):
+        call(resume=str(tmp_path / "run"), set="local_lr=0.5 compressor.ratio=0.2")
     assert call(resume=str(tmp_path / "run"), set="deployment.deadline_s=7")["status"] == "finished"
+
+
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "stopped"])
+def test_a_run_gets_more_rounds_as_if_it_had_had_them_from_the_start(tmp_path, served, finished):
+    settings, call = served
+    call(out=str(tmp_path / "run"), set="rounds=4")
+    if not finished:
+        (tmp_path / "run" / "summary.json").unlink()
+    summary = call(resume=str(tmp_path / "run"))
+    assert (summary["rounds"], summary["status"]) == (6, "finished")
+    records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    assert [record["round"] for record in records] == list(range(7))
+    assert all(record["accepted"] == 5 for record in records[1:])
+    assert not (tmp_path / "run" / "refused.jsonl").exists()
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
+    with pytest.raises(ConfigError, match="has 6 rounds; it can get more, but not 5"):
+        call(resume=str(tmp_path / "run"), set="rounds=5")
+
+
+def test_a_kill_while_a_run_gets_more_rounds_is_no_harm(tmp_path, served):
+    settings, call = served
+    for step in range(100):
+        path = tmp_path / str(step)
+        call(out=str(path), set="rounds=2")
+        disk, begun = FaultyDisk(), load_settings(str(path / "config.toml"))
+        disk.arm("kill", step)
+        try:
+            accept_changes(path, begun, settings, settings.build_problem(()), disk)
+            break
+        except Killed:
+            rounds = 2 if step % 2 else 6  # either goes on
+            if load_settings(str(path / "config.toml")).rounds <= rounds:
+                assert call(resume=str(path), set=f"rounds={rounds}")["rounds"] == rounds
+    assert step >= 6
+
+
+def test_what_cannot_get_more_rounds_is_told(tmp_path, served):
+    _, call = served
+    call(out=str(tmp_path / "run"), set="rounds=2 local_schedule.name=cosine")
+    with pytest.raises(ConfigError, match=r"cannot get more rounds than 2: local_schedule"):
+        call(resume=str(tmp_path / "run"), set="rounds=3 local_schedule.name=cosine")
 
 
 def test_one_server_at_a_time_works_on_a_run(tmp_path, served):

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fedcef.core.errors import ConfigError, DivergedError
+from fedcef.core.errors import DivergedError
 from fedcef.deployment import Coordinator, without_data
-from fedcef.deployment.identity import settings_digest
+from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.measures import measures_of
 from fedcef.flower.mail import Grid
 from fedcef.flower.round_loop import RoundLoop, Stopped
@@ -63,10 +63,9 @@ def _begun(settings: Settings, path: Path) -> Coordinator:
 
 
 def _recovered(settings: Settings, path: Path) -> Coordinator:
-    begun_with = load_settings(str(RunFolder.open(path).config))
-    if settings_digest(begun_with) != settings_digest(settings):
-        raise ConfigError(f"The run in {path} was begun with other settings; give the same experiment and set as then.")
     problem = settings.build_problem(())
+    if said := accept_changes(path, load_settings(str(RunFolder.open(path).config)), settings, without_data(problem)):
+        _tell(said)
     evaluate = measures_of(settings, problem)
     return Coordinator.recover(
         path, without_data(problem), deployment=settings.deployment, evaluate=evaluate, tell=_tell

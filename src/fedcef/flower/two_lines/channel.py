@@ -35,11 +35,10 @@ Model = dict[str, Array]
 class Channel:
     """One model of a run, at its current version."""
 
-    def __init__(self, model: Mapping[str, Array], up: Compressor, down: Compressor, run: bytes | None = None) -> None:
-        self.run = run or secrets.token_bytes(SHORT)
+    def __init__(self, model: Mapping[str, Array], up: Compressor, down: Compressor) -> None:
+        self.run = secrets.token_bytes(SHORT)
         self.up, self.down = up, down
-        self.model: Model = dict(model)
-        self.arrays: Arrays = numbers(self.model)
+        self._take(model)
         self.layout = Layout.of(self.arrays)
         self.version, self.digest = 0, NOTHING
         self.replica = np.zeros(0 if self.exact else self.layout.dim, self.layout.number)
@@ -47,6 +46,37 @@ class Channel:
         self._snapshot: tuple[int, bytes] = (-1, b"")
         if not self.exact:
             self._move(first=True)
+
+    @classmethod
+    def restored(
+        cls,
+        model: Mapping[str, Array],
+        up: Compressor,
+        down: Compressor,
+        *,
+        run: bytes,
+        layout: list[Any],
+        version: int,
+        digest: bytes,
+        replica: NDArray[Any],
+        log: bytes,
+        lengths: list[list[int]],
+    ) -> Channel:
+        """A channel as it was saved."""
+        channel = cls.__new__(cls)
+        channel.run, channel.up, channel.down = run, up, down
+        channel._take(model)
+        channel.layout, channel.version, channel.digest = Layout.from_json(layout), version, digest
+        channel.replica, channel._snapshot = replica, (-1, b"")
+        channel.log, at = {}, 0
+        for entry, length in lengths:
+            channel.log[entry] = log[at : at + length]
+            at += length
+        return channel
+
+    def _take(self, model: Mapping[str, Array]) -> None:
+        self.model: Model = dict(model)
+        self.arrays: Arrays = numbers(self.model)
 
     @property
     def exact(self) -> bool:
@@ -69,7 +99,7 @@ class Channel:
 
     def advance(self, model: Mapping[str, Array]) -> None:
         """The strategy has another model: make the difference that everyone is to add."""
-        self.model, self.arrays = dict(model), numbers(model)
+        self._take(model)
         self.version += 1
         if not self.exact:
             self._move()

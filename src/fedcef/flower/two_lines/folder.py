@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
 from fedcef.core.disk import Disk
+from fedcef.core.errors import RunError
 from fedcef.flower.two_lines.counting import Tally
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.reader import Record
@@ -30,33 +30,44 @@ class Folder:
         settings: what to say of the run in its config.toml.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self._run, self._disk = RunFolder.new(path), Disk()
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool = False) -> None:
+        self._run, self.disk = RunFolder.open(path) if resume else RunFolder.new(path), Disk()
+        self.state = path / "server.bin"
+        """What the server knows, for a run that goes on."""
+        self._before = _last(self._run) if resume else {}
         self._settings = dict(settings)
         self._tallies: dict[str, Tally] = {}
         self._measured: dict[int, Record] = {}
-        self._began = time.perf_counter()
-        self._parameters = 0
+        self._over, self._parameters = 0, 0
 
-    def begin(self, arguments: dict[str, Any], tallies: dict[str, Tally]) -> None:
-        """A run with these arguments of `start` begins; its measures are heard of as they come."""
-        self._tallies, self._began = tallies, time.perf_counter()
+    def begin(self, arguments: dict[str, Any], tallies: dict[str, Tally], over: int = 0) -> None:
+        """A run with these arguments of `start` begins, or goes on after so many rounds.
+
+        Its measures are heard of as they come.
+        """
+        self._tallies, self._over = tallies, over
         initial = arguments.get("initial_arrays")
         if isinstance(initial, ArrayRecord):
             self._parameters = sum(array.numpy().size for array in initial.values() if array.stype == "numpy.ndarray")
-        settings = {"name": self._run.path.name, "rounds": arguments.get("num_rounds", 3), **self._settings}
-        self._run.create(tomli_w.dumps({**settings, "data": {"name": "flower app"}}))
-        self._disk.replace(self._run.path / "run.json", json.dumps({"app": "two lines"}).encode())
+        if not self._before:
+            settings = {"name": self._run.path.name, "rounds": arguments.get("num_rounds", 3), **self._settings}
+            self._run.create(tomli_w.dumps({**settings, "data": {"name": "flower app"}}))
+            self.disk.replace(self._run.path / "run.json", json.dumps({"app": "two lines"}).encode())
         if (evaluate := arguments.get("evaluate_fn")) is not None:
             arguments["evaluate_fn"] = self._listening(evaluate)
-        tallies["bytes"].on_round = lambda number: self._run.add_record(self._line(number))
+        tallies["bytes"].on_round = self._round_over
+
+    def _round_over(self, number: int) -> None:
+        if number or not self._over:  # what was before this start has its line
+            self._run.add_record(self._line(number))
 
     def finish(self, result: Result) -> None:
         """The run is over: all lines once more, now with the measures of the clients, and the summary."""
         for number, metrics in result.evaluate_metrics_clientapp.items():
             self._measured[number] = _measures(metrics) | self._measured.get(number, {})
-        lines = [self._line(number) for number in self._tallies["bytes"].rounds]
-        self._disk.replace(self._run.rounds, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        now = [self._line(number) for number in self._tallies["bytes"].rounds if number or not self._over]
+        lines = [line for line in self._run.records() if line["round"] <= self._over and self._over] + now
+        self.disk.replace(self._run.rounds, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         said = {"label": "", "status": "finished", "algorithm": self._settings["algorithm"]["name"]}
         self._run.save_summary({**said, "parameters": self._parameters, **lines[-1], "versions": versions()})
 
@@ -64,15 +75,20 @@ class Folder:
         """The record of a round: sums up to it, in the words of every other run."""
         tally, plain = self._tallies["bytes"], self._tallies.get("plain-bytes", self._tallies["bytes"])
         parts = tally.rounds[number].bytes
-        return {
-            "round": number,
+        sums = {
             "wire_up_bytes": tally.total("up", number),
             "wire_down_bytes": tally.total("down", number),
             "paper_up_bytes": plain.total("up", number),
             "paper_down_bytes": plain.total("down", number),
+        }
+        return {
+            "round": number + self._over,
+            **{name: value + self._before.get(name, 0) for name, value in sums.items()},
             **{f"{direction}_{part}_bytes": size for (direction, part), size in sorted(parts.items())},
             **self._measured.get(number, {}),
-            "wall_s": round(sum(tally.rounds[past].seconds for past in range(number + 1)), 3),
+            "wall_s": round(
+                sum(tally.rounds[past].seconds for past in range(number + 1)) + self._before.get("wall_s", 0), 3
+            ),
         }
 
     def _listening(self, evaluate: Callable[[int, ArrayRecord], MetricRecord | None]) -> Any:
@@ -83,6 +99,14 @@ class Folder:
             return metrics
 
         return heard
+
+
+def _last(run: RunFolder) -> Record:
+    """The last record of a run that was cut off; one that is over is refused."""
+    if run.read_summary():
+        raise RunError(f"The run in {run.path} is over; choose another folder.")
+    records = run.records()
+    return records[-1] if records else {}
 
 
 def _measures(metrics: Mapping[str, Any]) -> Record:

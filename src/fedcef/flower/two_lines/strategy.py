@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import Message, MetricRecord
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import Result, Strategy
@@ -27,6 +27,7 @@ from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
 from fedcef.flower.two_lines.folder import Folder
 from fedcef.flower.two_lines.grid import CompressedGrid
 from fedcef.flower.two_lines.notation import compressor, is_exact, text_of
+from fedcef.flower.two_lines.saved import load, save
 
 _BY_COORDINATE = (strategies.FedMedian, strategies.FedTrimmedAvg, strategies.Bulyan)
 _CLIPPED_BY_CLIENTS = (
@@ -48,7 +49,7 @@ class Counted(Strategy):
     def __init__(self, strategy: Strategy, *, folder: str | Path | None = None) -> None:
         self.strategy = strategy
         self.tally: Tally | None = None
-        self._folder = None if folder is None else Folder(Path(folder), self._settings())
+        self._folder = None if folder is None else self._at(Path(folder))
 
     def __getattr__(self, name: str) -> Any:
         if name == "strategy":
@@ -61,7 +62,7 @@ class Counted(Strategy):
         over = self._over(grid)
         given.arguments["grid"] = over
         if self._folder is not None:
-            self._folder.begin(given.arguments, self._tallies(over))
+            self._begin(over, self._folder, given.arguments)
         result = self.strategy.start(*given.args, **given.kwargs)
         self._told(over, result)
         return result
@@ -92,6 +93,12 @@ class Counted(Strategy):
 
     def _settings(self) -> dict[str, Any]:
         return {"algorithm": {"name": type(self.strategy).__name__}}
+
+    def _at(self, path: Path) -> Folder:
+        return Folder(path, self._settings())
+
+    def _begin(self, grid: PassingGrid, folder: Folder, arguments: dict[str, Any]) -> None:
+        folder.begin(arguments, self._tallies(grid))
 
     def _over(self, grid: Grid) -> PassingGrid:
         return CountedGrid(grid)
@@ -126,7 +133,9 @@ class Compressed(Counted):
         strategy: any of Flower's, or one of your own; wrappers go inside.
         up: the compressor of what nodes have changed; "identity" sends models as they are.
         down: the compressor of what the model has changed; "identity" likewise.
-        folder: where to keep the rounds as a run that `fedcef report` opens.
+        folder: where to keep the rounds as a run that `fedcef report` opens, and what the server needs to go on.
+        resume: go on with the run in that folder, which was cut off: from its model, with the rounds that are left,
+            counted from 1, and with what nodes remember.  A strategy's own momentum begins afresh.
     """
 
     def __init__(
@@ -136,10 +145,28 @@ class Compressed(Counted):
         down: str | Compressor = "topk(0.02, sign)",
         *,
         folder: str | Path | None = None,
+        resume: bool = False,
     ) -> None:
         self.up, self.down = compressor(up, "up"), compressor(down, "down")
+        self._resume = resume
         refuse(strategy, self.up)
+        if resume and folder is None:
+            raise ConfigError("resume goes on with the run in a folder; give that folder, too.")
         super().__init__(strategy, folder=folder)
+
+    def _at(self, path: Path) -> Folder:
+        return Folder(path, self._settings(), resume=self._resume)
+
+    def _begin(self, grid: PassingGrid, folder: Folder, arguments: dict[str, Any]) -> None:
+        assert isinstance(grid, CompressedGrid)
+        over = load(grid.server, folder.state) if self._resume else 0
+        if over:
+            (channel,) = grid.server.channels.values()
+            arguments["initial_arrays"] = ArrayRecord(channel.model)
+            arguments["num_rounds"] = max(0, arguments.get("num_rounds", 3) - over)
+            log(INFO, f"{over} rounds of this run are over; {arguments['num_rounds']} are left.")
+        grid.before_sending = lambda: save(grid.server, folder.state, over + grid.tally.round, folder.disk)
+        folder.begin(arguments, self._tallies(grid), over)
 
     def _settings(self) -> dict[str, Any]:
         names = {"up": {"compressor": text_of(self.up)}, "down": {"compressor": text_of(self.down)}}

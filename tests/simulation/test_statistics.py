@@ -10,12 +10,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import fedcef
-from fedcef import FedAvg, FedCEF, Problem, TopK, run
+from fedcef import FedAvg, FedCEF, Problem, TopK, Training, run
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.statistics import STATISTICS, carrying
 from fedcef.compressors.private import Private
 from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.export.trained import load_trained
+from fedcef.oracles.oracle import make_oracle
 from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.simulation import Simulation
 from fedcef.wire import Dense, frame_nbytes
@@ -254,6 +255,27 @@ def test_stale_ones_count_less_and_are_not_shrunk():
     simulation = played(build(), FedAvg(local_lr=1e-6, local_steps=2), 8, batch_size=4, network=network)
     assert simulation.statistics()[6:12].min() > 0.5 * net()[1].running_var.min()
     assert state_of(simulation)["1.num_batches_tracked"] > 3
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_pass_leaves_the_host_alone_and_says_so_if_not(momentum):
+    """On the meta device nothing can be read back, as when a CUDA graph is recorded."""
+    problem = build(1, net(momentum))
+    captures = make_oracle(problem, Training(batch_size=4)).captures
+    there = problem.to("meta")
+    x, inputs = there.z0.requires_grad_(), torch.empty(4, 4, device="meta")
+
+    def gradient():
+        outputs, moved = there.training_pass(there.model.train(), x, inputs, there.running_statistics)
+        return torch.autograd.grad(outputs.sum(), x)[0], moved
+
+    assert captures == (momentum is not None)
+    if captures:
+        g, moved = gradient()
+        assert (g.shape, moved.shape) == (x.shape, (13,))
+    else:
+        with pytest.raises(RuntimeError, match="meta"):
+            gradient()
 
 
 # later

@@ -33,7 +33,9 @@ def carrying(algorithm: Algorithm, statistics: Vector) -> Algorithm:
             "'local' or group normalisation, or leave [privacy] out."
         )
     kind = type(algorithm)
-    made: Any = dataclass(frozen=True, kw_only=True, eq=False)(type(kind.__name__, (_Carrying, kind), {}))
+    made: Any = dataclass(frozen=True, kw_only=True, eq=False)(
+        type(kind.__name__, (_Carrying, kind), {"__module__": kind.__module__})
+    )
     options = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
     carried: Algorithm = made(**options, statistics=statistics)
     return carried

@@ -49,6 +49,8 @@ class GradientOracle(ABC):
         self.in_epochs = training.batches == "epochs"
         self.clip_norm = training.clip_norm or None
         self.precision = training.precision
+        self.parameter_type = torch.bfloat16 if self.precision == "bfloat16_weights" else problem.z0.dtype
+        """Of what the model is given."""
 
     def for_round(
         self, round_: Round, steps: int, rows: Tensor | None = None, statistics: Tensor | None = None
@@ -111,8 +113,8 @@ class GradientOracle(ABC):
     def loss(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """One client's loss at x, (p,), computed in the precision that was chosen."""
         if self.precision == "bfloat16_weights":
-            inputs = inputs.to(torch.bfloat16) if inputs.is_floating_point() else inputs
-            return self.problem.loss(self.problem.outputs(model, x.to(torch.bfloat16), inputs).float(), targets)
+            inputs = inputs.to(self.parameter_type) if inputs.is_floating_point() else inputs
+            return self.problem.loss(self.problem.outputs(model, x.to(self.parameter_type), inputs).float(), targets)
         cheaper = torch.autocast(x.device.type, torch.bfloat16) if self.precision == "bfloat16" else nullcontext()
         with cheaper:
             return self.problem.loss(self.problem.outputs(model, x, inputs), targets)

@@ -9,15 +9,18 @@ from torch import nn
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
-from fedcef.problems.models.gpt import Attention
 from fedcef.problems.problem import Problem
-
-_ONE_BY_ONE = (Attention, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 
 
 def attends(model: nn.Module) -> bool:
-    """Whether it has attention or recurrent layers, for which there are no kernels over several clients' weights."""
-    return any(isinstance(module, _ONE_BY_ONE) for module in model.modules())
+    """Whether it has attention or recurrent layers, for which there are no kernels over several clients' weights.
+
+    Attention is a function, and the modules around it are everybody's own; they are known by their names.
+    """
+    return any(
+        isinstance(module, nn.RNNBase | nn.RNNCellBase) or "attention" in type(module).__name__.lower()
+        for module in model.modules()
+    )
 
 
 def check_large(problem: Problem, training: Training) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from fedcef.oracles.dropout import Copy, draws_itself, has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle
 from fedcef.oracles.large_models import compile_blocks
 from fedcef.problems.client_data import Samples
+from fedcef.problems.lending import lend
 from fedcef.problems.problem import Problem
 
 _STREAMS = 8  # clients that a GPU works on at a time; more gave nothing
@@ -113,7 +115,9 @@ class ClientLoop(GradientOracle):
                 if self._seeds:  # some layer draws from torch's own generator: give it this step's key
                     torch.manual_seed(int(key))
             if statistics is None:
-                return self._in_parts(copy.model, x, inputs, samples.targets)
+                lent = self.problem.layout.unflatten(x.to(self.parameter_type))
+                work = partial(self._in_parts, copy.model, x, inputs, samples.targets)
+                return lend(copy.model, lent, work)  # on the way back, too
             loss, moved = self.moving_loss(copy.model, x, inputs, samples.targets, statistics)
             statistics.copy_(moved)
             return torch.autograd.grad(loss, x)[0]

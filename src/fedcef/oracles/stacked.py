@@ -88,6 +88,11 @@ class Stacked(GradientOracle):
                     "The model draws random numbers as it runs; write them as nn.Dropout modules, which are drawn "
                     "reproducibly, or take oracle = 'loop'."
                 ) from error
+            if "saved tensor hooks" in str(error):
+                raise ProblemError(
+                    "The model computes activations again on the way back (checkpointing), which cannot be done for "
+                    "all clients at once; take oracle = 'loop'."
+                ) from error
             if "vmap" in str(error):
                 raise ProblemError(
                     "The model or the loss reads a number from a tensor (.item(), float(), if) or does something else "

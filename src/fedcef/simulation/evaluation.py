@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from fedcef.core.training import Weighting
 from fedcef.oracles.gradient_oracle import convolves
 from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.client_data import Samples
+from fedcef.problems.lending import lend
 from fedcef.problems.metrics import ACCURACY, LOSS, Whole, find_metric, ignored_by
 from fedcef.problems.problem import Problem
 from fedcef.simulation.held_out import HeldOut, default_metrics
@@ -124,6 +126,9 @@ class Evaluator:
     def loss_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f(x) = (weighted) mean over clients of the mean over their samples, and its gradient."""
         x = x.detach().requires_grad_()
+        return lend(self._model, self.problem.layout.unflatten(x), partial(self._differentiate, x))
+
+    def _differentiate(self, x: Tensor) -> tuple[Tensor, Tensor]:
         loss, gradient = x.new_zeros(()), torch.zeros_like(x)
         for part in self._parts(x):
             gradient += torch.autograd.grad(part, x)[0]

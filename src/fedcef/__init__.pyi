@@ -27,6 +27,7 @@ from fedcef.core.training import Training as Training
 from fedcef.estimators import FederatedLasso as FederatedLasso
 from fedcef.estimators import FederatedLogisticRegression as FederatedLogisticRegression
 from fedcef.problems.buffers import group_norm as group_norm
+from fedcef.problems.partitioning import partition as partition
 from fedcef.problems.problem import Problem as Problem
 from fedcef.problems.problem import Samples as Samples
 from fedcef.python.history import History as History

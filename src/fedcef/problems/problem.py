@@ -52,6 +52,8 @@ class Problem:
     """Samples beside the test set, on which a run is steered: when it stops, say."""
     classes: tuple[Any, ...] = ()
     """What class each number of a target stands for, where labels were words or other numbers than 0, 1, 2, …."""
+    client_ids: tuple[Any, ...] = ()
+    """Who each client is, where rows of a table were named by such ids."""
     notes: tuple[str, ...] = ()
     """What was changed in the data that were handed in."""
 
@@ -68,6 +70,7 @@ class Problem:
         calibration: Any = None,
         validation: Any = None,
         classes: Sequence[Any] | None = None,
+        client_ids: Any = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
@@ -78,7 +81,8 @@ class Problem:
         "local" every batch has its own, and the model is evaluated with those of the inputs `calibration`, by default
         of the test set's.  `augment` changes the images of minibatches at random.  `validation` is measured like the
         test set, and beside it.  `classes` names the classes in their order, where labels are words and not all of them
-        occur, or are read later.  Without clients it is what the server of a deployment knows; then there must be a
+        occur, or are read later.  With `client_ids`, a column that says whose each row is, `clients` is one pair of
+        tables for all of them.  Without clients it is what the server of a deployment knows; then there must be a
         test set.
         """
         parameters = trainable_parameters(model)
@@ -87,26 +91,27 @@ class Problem:
             raise ProblemError(f"The regulariser is {regularizer!r}; it must be an object such as L1(1e-4).")
         if not isinstance(clients, Iterable | ClientData):
             raise ProblemError(f"The clients are {clients!r}; give a list of one (inputs, targets) pair for each.")
-        everyone = clients if isinstance(clients, ClientData) else list(clients)
-        nobody = not (everyone.num_clients if isinstance(everyone, ClientData) else everyone)
+        everyone = clients if isinstance(clients, ClientData | tuple) or client_ids is not None else list(clients)
+        nobody = not (everyone.num_clients if isinstance(everyone, ClientData) else len(everyone))
         if nobody and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
-        data, (tests, validations), labels = read_all(everyone, (test, validation), classes)
+        read = read_all(everyone, test, validation, classes, client_ids)
         layout = Layout.of(parameters)
         problem = cls(
             model=model,
             loss=loss,
-            data=data,
-            test=tests,
+            data=read.clients,
+            test=read.test,
             regularizer=(regularizer if regularizer is not None else Zero()).fit(layout),
             layout=layout,
             z0=layout.flatten(parameters).detach().clone(),
             augment=augment,
-            equal_sizes=data.equal_sizes,
-            validation=validations,
+            equal_sizes=read.clients.equal_sizes,
+            validation=read.validation,
+            client_ids=read.client_ids,
         )
-        problem, cast = in_types_of_the_model(problem, labels)
-        if augment is not None and data.example.inputs.ndim != 4:
+        problem, cast = in_types_of_the_model(problem, read.labels)
+        if augment is not None and problem.example.inputs.ndim != 4:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,18 +42,40 @@ def read_samples(data: Any, whose: str, labels: Labels | None = None) -> Samples
     return samples
 
 
-def read_all(
-    clients: list[Any] | ClientData, held_out: Sequence[Any], classes: Iterable[Any] | None = None
-) -> tuple[ClientData, list[Samples | None], Labels | None]:
-    """The clients, the test set and the validation set, and their classes, where labels are words or classes are named.
+class AllData(NamedTuple):
+    """What a problem is built from."""
+
+    clients: ClientData
+    test: Samples | None
+    validation: Samples | None
+    labels: Labels | None
+    """The classes, where labels are words or classes are named."""
+    client_ids: tuple[Any, ...]
+    """Of whom there is a number, where rows of a table name them."""
+
+
+def read_all(clients: Any, test: Any, validation: Any, classes: Iterable[Any] | None, client_ids: Any) -> AllData:
+    """The clients, the test set and the validation set, as `Problem.build` takes them.
 
     Where labels are words, their classes are those that occur in any of them, unless they are named or a source of
     clients has its own.
     """
     names = ("the test set", "the validation set")
-    held = [None if data is None else take_apart(data, name) for data, name in zip(held_out, names, strict=True)]
+    held = [
+        None if data is None else take_apart(data, name) for data, name in zip((test, validation), names, strict=True)
+    ]
     source = clients if isinstance(clients, ClientData) else None
-    raws = [] if isinstance(clients, ClientData) else [take_apart(one, f"client {i}") for i, one in enumerate(clients)]
+    if client_ids is not None:
+        if source is not None:
+            raise ProblemError("client_ids are for one table of all clients' samples; this source knows its clients.")
+        raws = [take_apart(clients, "the clients")]
+    else:
+        if isinstance(clients, tuple) and _is_pair(clients):
+            raise ProblemError(
+                "The clients are one pair of tables; say whose each row is by client_ids=…, or give a list with one "
+                "pair for each client."
+            )
+        raws = [] if source is not None else [take_apart(one, f"client {i}") for i, one in enumerate(clients)]
     columns = [raw.targets for raw in (*raws, *held) if raw is not None]
     labels = Labels.named(classes) if classes is not None else None
     if labels is None and source is not None and source.classes:
@@ -64,14 +86,19 @@ def read_all(
     for samples, name in zip(tests, names, strict=True):
         if samples is not None:
             check_finite(samples, name)
-    if raws:
+    ids: tuple[Any, ...] = ()
+    if client_ids is not None:
+        ids, rows, sizes = by_client(client_ids, len(raws[0].inputs))
+        source = PooledData.cut(raws[0].samples(labels)[rows], sizes)
+        check_finite(source.table, "the clients")
+    elif raws:
         source = read_clients(raws, labels)
     elif source is None or not source.num_clients:
         assert tests[0] is not None, "a problem has clients or a test set"
         source = PooledData.empty(tests[0], 0)
     elif classes is not None and labels is not None:
         source = source.labelled(labels)
-    return source, tests, labels
+    return AllData(source, tests[0], tests[1], labels, ids)
 
 
 def take_apart(data: Any, whose: str) -> Raw:
@@ -79,7 +106,7 @@ def take_apart(data: Any, whose: str) -> Raw:
     if isinstance(data, Samples):
         raw = Raw(data.inputs, data.targets, whose)
     elif _is_pair(data):
-        raw = Raw(to_tensor(data[0], f"The inputs of {whose}"), _to_targets(data[1], f"The targets of {whose}"), whose)
+        raw = Raw(to_tensor(data[0], f"The inputs of {whose}"), to_column(data[1], f"The targets of {whose}"), whose)
     elif isinstance(data, Sized) and hasattr(data, "__getitem__") and not hasattr(data, "to_numpy"):
         raw = take_rows_apart(data, whose)
     else:
@@ -102,7 +129,7 @@ def take_rows_apart(data: Any, whose: str) -> Raw:
         if not rows:
             return Raw(torch.empty(0), torch.empty(0), whose)
         words = isinstance(targets[0], str | bytes) or not hasattr(targets[0], "__len__")
-        column = _to_targets(targets, f"The targets of {whose}") if words else _stacked(targets)
+        column = to_column(targets, f"The targets of {whose}") if words else _stacked(targets)
         return Raw(_stacked(inputs), column, whose)
     except ProblemError:
         raise
@@ -140,6 +167,20 @@ def read_clients(clients: Iterable[Raw], labels: Labels | None = None) -> Pooled
         for i, shard in enumerate(shards):
             check_finite(shard, f"client {i}")
     return pooled
+
+
+def by_client(client_ids: Any, count: int) -> tuple[tuple[Any, ...], Tensor, Tensor]:
+    """The clients' ids in ascending order, the rows of a table client by client (n,), and how many each has (N,)."""
+    column = to_column(client_ids, "client_ids")
+    if column.ndim != 1 or len(column) != count:
+        raise ProblemError(
+            f"client_ids must say whose each of the {count} samples is; they have the shape {tuple(column.shape)}."
+        )
+    if isinstance(column, Tensor) and column.is_floating_point():
+        raise ProblemError(f"client_ids must be whole numbers or words, not {column.dtype}; a number may be missing.")
+    owners = Labels.found([column])
+    numbers = owners.encode(column, "client_ids")
+    return owners.classes, numbers.argsort(stable=True), numbers.bincount(minlength=len(owners.classes))
 
 
 @dataclass(frozen=True)
@@ -193,7 +234,7 @@ def _is_pair(data: Any) -> bool:
 
 def to_tensor(values: Any, what: str) -> Tensor:
     """Numbers as a tensor; `what` is for messages."""
-    found = _to_targets(values, what)
+    found = to_column(values, what)
     if isinstance(found, Tensor):
         return found
     columns = getattr(values, "columns", None)
@@ -206,7 +247,7 @@ def to_tensor(values: Any, what: str) -> Tensor:
     )
 
 
-def _to_targets(values: Any, what: str) -> Tensor | Column:
+def to_column(values: Any, what: str) -> Tensor | Column:
     """Numbers as a tensor, words and other objects as an array of them."""
     if isinstance(values, Tensor):
         return values

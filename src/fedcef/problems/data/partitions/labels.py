@@ -21,7 +21,7 @@ from fedcef.problems.data.partitions.deal import (
 )
 
 _MOST_DRAWS = 1000
-_FIRST_DRAWS, _FAR_TOO_MANY = 20, 100
+_FIRST_DRAWS, _TOO_MANY, _FAR_TOO_MANY = 20, 20, 1000
 
 
 def iid(targets: Tensor, num_clients: int, seed: int) -> Deal:
@@ -50,7 +50,7 @@ def _dirichlet_ends(
 ) -> NDArray[np.int64]:
     """(classes, clients): where each client's share of each class ends."""
     draws = data_key(seed, Purpose.PARTITION, Draw.SHARES, torch.arange(_MOST_DRAWS)).tolist()
-    fewest = num_clients
+    all_small = 0
     for number, draw in enumerate(draws, start=1):
         generator = np.random.default_rng(draw % 2**64)  # keys are signed, seeds are not
         shares = generator.dirichlet(np.full(num_clients, alpha), size=len(class_sizes))
@@ -59,13 +59,14 @@ def _dirichlet_ends(
         small = int((np.diff(ends, axis=1, prepend=0).sum(axis=0) < min_size).sum())
         if not small:
             return ends
-        fewest = min(fewest, small)
-        # About Poisson: where a hundred clients are always too small, one draw in e^100 has none.
-        if number == _FIRST_DRAWS and fewest > _FAR_TOO_MANY:
+        all_small += small
+        # About Poisson: where n clients are too small on average, one draw in e^n has none.
+        if small > _FAR_TOO_MANY or (number == _FIRST_DRAWS and all_small > _TOO_MANY * number):
             break
     raise ConfigError(
-        f"in {number} draws of Dirichlet({alpha}) some client always had fewer than {min_size} samples; "
-        "take a larger alpha, fewer clients or a smaller min_size."
+        f"in {number} draw{'s' * (number > 1)} of Dirichlet({alpha}) some client always had fewer than {min_size} "
+        f"samples, in the last one {small} of {num_clients} clients; take a larger alpha, fewer clients or a smaller "
+        "min_size."
     )
 
 

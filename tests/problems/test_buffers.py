@@ -229,7 +229,7 @@ def test_running_statistics_are_refused_with_the_choices():
         build(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3), nn.BatchNorm1d(3)))
     with refused("(mean)"):
         build(Counting())
-    with refused("buffers is 'kept'; it must be one of 'constant', 'frozen', 'local'"):
+    with refused("buffers is 'kept'; it must be one of 'constant', 'frozen', 'local', 'mean'."):
         build(normalised(), buffers="kept")
 
 

@@ -278,6 +278,22 @@ def test_a_pass_leaves_the_host_alone_and_says_so_if_not(momentum):
             gradient()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("oracle", ORACLES)
+@pytest.mark.parametrize("some", [0, 3])
+def test_a_replayed_round_is_the_round(oracle, some):
+    """Statistics are part of the recorded state, and the module's own buffers stay as they are."""
+    problem = build().to("cuda")
+    before = deepcopy(problem.model.state_dict())
+    method = FedCEF(local_lr=0.05, local_steps=3, compressor=TopK(ratio=0.3))
+    shared = {"batch_size": 4, "oracle": oracle, "clients_per_round": some}
+    eager, captured = (played(problem, method, 6, **shared, cuda_graphs=graphs) for graphs in (False, True))
+    assert captured.is_captured
+    assert all(torch.equal(vector, captured.replica[name]) for name, vector in eager.replica.items())
+    assert eager.ledger.totals() == captured.ledger.totals()
+    close(problem.model.state_dict(), before, 0)
+
+
 # later
 
 

@@ -1,5 +1,6 @@
 """`fedcef deployment`: what an operator does to the folder of a deployment's server."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # where deployment/ is
 
 from deployment.loopback import Loopback
 from deployment.setting import small_settings
+from fedcef.deployment import Coordinator
 from fedcef.deployment.keys import key_name
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.run import run
@@ -68,3 +70,16 @@ def test_the_name_of_a_key_is_what_flower_s_server_sees(fedcef, tmp_path):
     pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (tmp_path / "node-0.pub").write_bytes(ssh + b" node-0\n")
     assert fedcef("deployment", "key", tmp_path / "node-0.pub").out.strip() == key_name(pem)
+
+
+def test_the_exit_code_tells_whether_somebody_should_look(fedcef, folder):
+    result = fedcef("deployment", "status", folder)
+    assert (result.code, result.out.split(":")[0]) == (1, "stopped")
+    with RunFolder(folder).locked():
+        result = fedcef("deployment", "status", folder)
+        assert (result.code, result.out.split(";")[0]) == (0, "running: 2 of 9 rounds are over")
+        for name in ("rounds.jsonl", "lock"):
+            os.utime(folder / name, (0, 0))
+        assert (fedcef("deployment", "status", folder).code, (folder / "lock").exists()) == (1, True)
+    Coordinator.recover(folder).finish()
+    assert fedcef("deployment", "status", folder).code == 0

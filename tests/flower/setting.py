@@ -1,5 +1,6 @@
 """A deployed run over the in-process grid, beside the simulator's."""
 
+from deployment.setting import simulation
 from fedcef.deployment import Coordinator, DeploymentSettings, without_data
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.round_loop import RoundLoop
@@ -52,3 +53,11 @@ class Deployed:
     def _watch(self, record):
         self.records.append(record)
         self.replicas.append({name: vector.clone() for name, vector in self.server.state.replica.items()})
+
+
+def reference(settings):
+    """The simulated run's last state."""
+    simulated = simulation(settings)
+    for _ in range(settings.rounds):
+        simulated.step()
+    return simulated

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import signal
 
 import pytest
@@ -12,33 +11,16 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef
 from flwr.app import ConfigRecord, Message, RecordDict
 from safetensors.torch import load_file
 
-from deployment.faulty_disk import FaultyDisk, Killed
-from deployment.setting import equal, simulation, small_settings
-from fedcef.core.errors import ConfigError, RunError
+from deployment.setting import equal, small_settings
+from fedcef.core.errors import FedcefError
 from fedcef.deployment import DeploymentSettings
-from fedcef.deployment.changed_settings import accept_changes
-from fedcef.deployment.going_back import go_back
-from fedcef.deployment.keys import key_name
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.round_loop import Stopped
-from fedcef.flower.run_server import run_server
-from fedcef.runs.experiments import load_settings
-from fedcef.runs.folder import RunFolder
 from fedcef.simulation.evaluation import Evaluator
 
 from .in_process import InProcessGrid
-from .setting import Deployed
-
-DIGITS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "batch_size": 16}
-
-
-def reference(settings):
-    """The simulated run's last state."""
-    simulated = simulation(settings)
-    for _ in range(settings.rounds):
-        simulated.step()
-    return simulated
+from .setting import Deployed, reference
 
 
 def refused(deployed):
@@ -47,20 +29,6 @@ def refused(deployed):
 
 
 # the server's app
-
-
-@pytest.fixture
-def served(tmp_path):
-    """Runs the ServerApp to its end over nodes in this process."""
-    settings = small_settings("fedcef", rounds=6, **DIGITS, eval={"every": 2})
-    (tmp_path / "mine.toml").write_text(settings.to_toml())
-    run_config = {"experiment": str(tmp_path / "mine.toml"), "set": "deployment.deadline_s=20"}
-
-    def call(**changes):
-        grid = InProcessGrid(client_app, {**run_config, **changes}, state=tmp_path / "states")
-        return run_server(grid, grid.run_config)
-
-    return settings, call
 
 
 def test_the_server_writes_a_run_folder_as_the_simulator_does(tmp_path, served, capsys):
@@ -110,89 +78,9 @@ def test_what_a_server_cannot_measure_is_told(served, tmp_path, capsys):
     assert "the records of this run have no gap" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_run_goes_on_with_its_own_settings_only(tmp_path, served):
-    _, call = served
-    call(out=str(tmp_path / "run"))
-    said = r"was begun with other settings: local_lr was 0.01 and is 0.5; compressor.ratio was 0.1 and is 0.2\."
-    with pytest.raises(ConfigError, match=said):
-        call(resume=str(tmp_path / "run"), set="local_lr=0.5 compressor.ratio=0.2")
-    assert call(resume=str(tmp_path / "run"), set="deployment.deadline_s=7")["status"] == "finished"
-
-
-@pytest.mark.parametrize("finished", [True, False], ids=["finished", "stopped"])
-def test_a_run_gets_more_rounds_as_if_it_had_had_them_from_the_start(tmp_path, served, finished):
-    settings, call = served
-    call(out=str(tmp_path / "run"), set="rounds=4")
-    if not finished:
-        (tmp_path / "run" / "summary.json").unlink()
-    summary = call(resume=str(tmp_path / "run"))
-    assert (summary["rounds"], summary["status"]) == (6, "finished")
-    records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
-    assert [record["round"] for record in records] == list(range(7))
-    assert all(record["accepted"] == 5 for record in records[1:])
-    assert not (tmp_path / "run" / "refused.jsonl").exists()
-    model = load_file(tmp_path / "run" / "model.safetensors")
-    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
-    with pytest.raises(ConfigError, match="has 6 rounds; it can get more, but not 5"):
-        call(resume=str(tmp_path / "run"), set="rounds=5")
-
-
-def test_a_kill_while_a_run_gets_more_rounds_is_no_harm(tmp_path, served):
-    settings, call = served
-    for step in range(100):
-        path = tmp_path / str(step)
-        call(out=str(path), set="rounds=2")
-        disk, begun = FaultyDisk(), load_settings(str(path / "config.toml"))
-        disk.arm("kill", step)
-        try:
-            accept_changes(path, begun, settings, settings.build_problem(()), disk)
-            break
-        except Killed:
-            rounds = 2 if step % 2 else 6  # either goes on
-            if load_settings(str(path / "config.toml")).rounds <= rounds:
-                assert call(resume=str(path), set=f"rounds={rounds}")["rounds"] == rounds
-    assert step >= 6
-
-
-def test_what_cannot_get_more_rounds_is_told(tmp_path, served):
-    _, call = served
-    call(out=str(tmp_path / "run"), set="rounds=2 local_schedule.name=cosine")
-    with pytest.raises(ConfigError, match=r"cannot get more rounds than 2: local_schedule"):
-        call(resume=str(tmp_path / "run"), set="rounds=3 local_schedule.name=cosine")
-
-
-def test_one_server_at_a_time_works_on_a_run(tmp_path, served):
-    _, call = served
-    call(out=str(tmp_path / "run"))
-    with RunFolder(tmp_path / "run").locked(), pytest.raises(RunError, match="is being worked on by process"):
-        call(resume=str(tmp_path / "run"))
-
-
-def test_a_second_server_is_refused_while_the_first_lives(tmp_path, served, monkeypatch):
-    """Whether it would go on with the run or begin one there; the first ends as if it had been alone."""
-    settings, call = served
-    pull, said = InProcessGrid.pull_messages, []
-
-    def start_others(self, ids):
-        if not said:
-            said.append("")
-            for how in ({"resume": str(tmp_path / "run")}, {"out": str(tmp_path / "run")}):
-                with pytest.raises(RunError) as refused:
-                    call(**how)
-                said.append(str(refused.value))
-        return pull(self, ids)
-
-    monkeypatch.setattr(InProcessGrid, "pull_messages", start_others)
-    call(out=str(tmp_path / "run"))
-    assert "is being worked on by process" in said[1]
-    assert "already holds a run; go on with it by `flwr run" in said[2]
-    model = load_file(tmp_path / "run" / "model.safetensors")
-    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
-
-
 def test_a_mistake_is_one_sentence(tmp_path, capsys):
     grid = InProcessGrid(client_app, {"experiment": "nothing"}, state=tmp_path, clients=0)
-    with pytest.raises(ConfigError):
+    with pytest.raises(FedcefError):
         server_app.main(grid, type("Context", (), {"run_config": grid.run_config})())
     assert "Error: There is no experiment 'nothing'" in capsys.readouterr().err.replace("\n", " ")
 
@@ -344,73 +232,3 @@ def test_a_reply_without_bytes_is_unreadable(tmp_path):
     deployed.grid._answer = forged
     deployed.run()
     assert refused(deployed) == ["unreadable"]
-
-
-def test_a_server_from_an_older_copy_stops_and_says_what_to_do(tmp_path):
-    settings = small_settings("fedcef", rounds=6)
-    first = Deployed(settings, tmp_path)
-    rounds = iter(range(100))
-    watch = first._watch
-
-    def copy_after_two(record):
-        watch(record)
-        if next(rounds) == 1:
-            shutil.copytree(tmp_path / "server", tmp_path / "copy")
-
-    first._watch = copy_after_two
-    first.run()
-    shutil.rmtree(tmp_path / "server")
-    (tmp_path / "copy").rename(tmp_path / "server")
-    older = Deployed(settings, tmp_path, resume=True)
-    with pytest.raises(RunError, match=r"Clients have seen later rounds .*Round 2 is over.*deployment recover"):
-        older.run()
-    assert go_back(tmp_path / "server") == 2
-    again = Deployed(settings, tmp_path, resume=True).run()
-    assert [record["round"] for record in again.records] == [3, 4, 5, 6]
-    assert [record["accepted"] for record in again.records] == [5] * 4
-
-
-def test_what_all_clients_refuse_for_one_reason_stops_the_server(tmp_path):
-    deployed = Deployed(small_settings("fedcef", rounds=3), tmp_path)
-    for node in deployed.grid.nodes:
-        node.node_config["set"] = "local_lr=0.5"
-    with pytest.raises(RunError, match=r"refuse it for one reason: The server's settings are not this client's"):
-        deployed.run()
-    assert len(deployed.grid.nodes[0].seen) == 1 + 4  # who it is, and the order with three retries
-
-
-def test_a_client_that_refuses_alone_stops_nobody(tmp_path):
-    deployed = Deployed(small_settings("fedcef", rounds=3), tmp_path)
-    deployed.grid.nodes[2].node_config["set"] = "local_lr=0.5"
-    deployed.run()
-    assert [record["accepted"] for record in deployed.records] == [4] * 3
-
-
-def test_a_number_that_was_corrected_is_asked_for_again(tmp_path):
-    """A node with a key keeps its id when it is started again, here with the number that it should have had."""
-    settings = small_settings("fedcef", rounds=4)
-    deployment = DeploymentSettings(deadline_s=50, identity="key", patience_s=200)
-    deployed = Deployed(settings, tmp_path, clients=4, deployment=deployment)
-    node = deployed.grid.join(0, node_id=2000, key=b"key of 4")  # somebody else's number
-    waits = iter(range(100_000))
-
-    def stopped():
-        if next(waits) == 20:
-            node.node_config["partition-id"] = 4
-        return False
-
-    deployed.summary = deployed.loop(stopped).run()
-    assert sum("is refused" in sentence for sentence in deployed.told) == 1
-    assert [record["accepted"] for record in deployed.records] == [5] * 4
-
-
-def test_a_key_of_the_settings_gets_its_number_though_another_claimed_it_first(tmp_path):
-    settings = small_settings("fedcef", rounds=2)
-    keys = tuple(key_name(f"key of {client}".encode()) for client in range(5))
-    impostor = "key-" + _digest(b"impostor")
-    first = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, identity="key"))
-    first.server.enroll(impostor, 2)
-    bound = DeploymentSettings(deadline_s=50, identity="key", keys=keys)
-    again = Deployed(settings, tmp_path, deployment=bound, resume=True).run()
-    assert [record["accepted"] for record in again.records] == [5, 5]
-    assert again.server.state.roster.number(impostor) is None

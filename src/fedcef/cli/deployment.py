@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         help="Look after the folder of a deployment's server.", no_args_is_help=True, rich_markup_mode=None
     )
+    group.command()(status)
     group.command()(recover)
     group.command()(key)
     group.add_typer(clients, name="clients")
@@ -73,6 +75,20 @@ def key(
     from fedcef.deployment.keys import name_of
 
     print(name_of(file))
+
+
+def status(folder: Folder) -> None:
+    """Say how a run stands; leaves with 1 if somebody should look.
+
+    A run is well while a server works on it, or when it is finished; not if it was stopped or has diverged, nor if nothing
+    came for longer than its deadline.
+    """
+    from fedcef.deployment.health import health_of
+
+    found = health_of(folder)
+    tell(found.sentence)
+    if not found.is_good:
+        sys.exit(1)
 
 
 def recover(folder: Folder) -> None:

@@ -3,110 +3,112 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fedcef.core.errors import DivergedError
+from flwr.supercore.run import RunNotRunningException
+from httpx import TransportError
+
+from fedcef.core.errors import DivergedError, FedcefError, RunError
 from fedcef.deployment import Coordinator, without_data
 from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.measures import measures_of
 from fedcef.flower.mail import Grid
 from fedcef.flower.round_loop import RoundLoop, Stopped
 from fedcef.flower.settings import Values, experiment, resumed, run_folder
+from fedcef.flower.telling import End, end, show, show_round, tell
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.kinds import refuse_simulated
 from fedcef.runs.reader import Record
 from fedcef.runs.settings import Settings
 
+LOST_S = 30.0
+"""How long a server waits for a SuperLink that does not answer.  One that was killed has given up the run anyway."""
+
 
 def run_server(grid: Grid, run_config: Values) -> Record | None:
     """Run to the end and return the summary; None if somebody stopped it."""
-    settings, folder = experiment(run_config), resumed(run_config)
-    with ExitStack() as held:
-        if folder is None:
-            server = _begun(settings, run_folder(run_config, settings.name))
-            held.enter_context(server.state.folder.locked())
-        else:
-            refuse_simulated(folder)
-            held.enter_context(RunFolder.open(folder).locked())  # recovery writes
-            server = _recovered(settings, folder)
-        return _run(grid, server, settings)
+    how: End = "refused"
+    folder: Path | None = None
+    try:
+        settings, folder = experiment(run_config), resumed(run_config)
+        with ExitStack() as held:
+            if folder is None:
+                server = _begun(settings, run_folder(run_config, settings.name))
+                folder = server.state.folder.path
+                held.enter_context(server.state.folder.locked())
+            else:
+                refuse_simulated(folder)
+                held.enter_context(RunFolder.open(folder).locked())  # recovery writes
+                server = _recovered(settings, folder)
+            how = "failed"
+            return _run(grid, server, settings)
+    except FedcefError as error:
+        end(how, folder, str(error))
+        raise
 
 
 def _run(grid: Grid, server: Coordinator, settings: Settings) -> Record | None:
     path = server.state.folder.path
-    _show(f"Run folder: {path}; {server.round} of {settings.rounds} rounds are over.")
+    show(f"Run folder: {path}; {server.round} of {settings.rounds} rounds are over.")
     if settings.eval.optimum:
-        _tell("The exact optimum (eval.optimum) is found by the simulator only; the records of this run have no gap.")
+        tell("The exact optimum (eval.optimum) is found by the simulator only; the records of this run have no gap.")
     with _signals():
         try:
-            summary = RoundLoop(grid, server, watch=_progress(settings), tell=_tell).run()
+            with _losing_the_superlink(grid, server):
+                summary = RoundLoop(grid, server, watch=lambda record: show_round(record, settings), tell=tell).run()
         except Stopped:
-            _tell(_interrupted(server.round, path))
+            said = f"Stopped after {server.round} rounds, which are safe.  {_resume(path)}"
+            tell(said)
+            end("stopped", path, said)
             return None
         except DivergedError:
             server.state.finish("diverged")
             raise
-    _show(f"Finished: {path}")
+    show(f"Finished: {path}")
+    end("finished", path, "")
     return summary
+
+
+@contextmanager
+def _losing_the_superlink(grid: Grid, server: Coordinator) -> Iterator[None]:
+    """Say so when the SuperLink is gone, or has given up the run; Flower itself would try for ever."""
+    invoker = getattr(grid, "_retry_invoker", None)  # of Flower's grid over HTTP
+    if invoker is not None:
+        invoker.max_time = LOST_S
+    safe = f"{server.state.folder.path} is safe.  Start the SuperLink again if it is not there.  "
+    try:
+        yield
+    except TransportError as error:
+        why = f"The SuperLink has not answered for {LOST_S:.0f} s ({str(error) or type(error).__name__})"
+        raise RunError(f"{why}; {safe}{_resume(server.state.folder.path)}") from None
+    except RunNotRunningException:
+        why = "For the SuperLink this run is over: it was stopped, or the SuperLink was started again"
+        raise RunError(f"{why}; {safe}{_resume(server.state.folder.path)}") from None
 
 
 def _begun(settings: Settings, path: Path) -> Coordinator:
     problem = settings.build_problem(())
     evaluate = measures_of(settings, problem)
-    return Coordinator.new(settings, without_data(problem), path, evaluate=evaluate, tell=_tell)
+    return Coordinator.new(settings, without_data(problem), path, evaluate=evaluate, tell=tell)
 
 
 def _recovered(settings: Settings, path: Path) -> Coordinator:
     problem = settings.build_problem(())
     if said := accept_changes(path, load_settings(str(RunFolder.open(path).config)), settings, without_data(problem)):
-        _tell(said)
+        tell(said)
     evaluate = measures_of(settings, problem)
     return Coordinator.recover(
-        path, without_data(problem), deployment=settings.deployment, evaluate=evaluate, tell=_tell
+        path, without_data(problem), deployment=settings.deployment, evaluate=evaluate, tell=tell
     )
 
 
-def _interrupted(rounds: int, path: Path) -> str:
-    return (
-        f"Stopped after {rounds} rounds, which are safe.  Go on with the same command and --run-config "
-        f"'resume=\"{path}\"'."
-    )
-
-
-def _show(line: str) -> None:
-    print(line, flush=True)
-
-
-def _tell(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
-
-
-def _progress(settings: Settings) -> Callable[[Record], None]:
-    """A line for every evaluated round."""
-
-    def watch(record: Record) -> None:
-        if not settings.is_evaluated(record["round"]):
-            return
-        measures = [f"accuracy {100 * record['accuracy']:.1f}%"] if "accuracy" in record else []
-        measures += [f"objective {record['objective']:.4g}"] if "objective" in record else []
-        up, down = record["transport_up_bytes"], record["transport_down_bytes"]
-        parts = [
-            f"round {record['round']}/{settings.rounds}",
-            *measures,
-            f"{record['accepted']} clients",
-            *([f"{record['refused']} refused"] if record["refused"] else []),
-            f"{up / 1e6:.3f} MB up, {down / 1e6:.3f} MB down",
-            f"{record['wall_s']:.1f} s",
-        ]
-        _show("  ".join(parts))
-
-    return watch
+def _resume(path: Path) -> str:
+    return f"Go on with the same command and --run-config 'resume=\"{path}\"'."
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from flwr.app import Context
+from flwr.app.exception import AppExitException
 from flwr.serverapp import Grid, ServerApp
 
 from fedcef.core.errors import FedcefError
@@ -15,9 +17,26 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run to the end; a mistake is told in one sentence."""
+    """Run to the end; what stops it is told in one sentence."""
     try:
         run_server(grid, context.run_config)
     except FedcefError as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)
-        raise error.with_traceback(None) from None
+        logging.getLogger("flwr").addFilter(_without_traceback)
+        raise Ended(str(error)) from None
+
+
+class Ended(AppExitException, FedcefError):
+    """What ended a server, for Flower: the run has failed, with this sentence among its details.
+
+    The code is one of those that Flower leaves for ServerApps; its own, 201, calls everything an unhandled exception.
+    """
+
+    exit_code = 249
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Flower logs what its ServerApp raised with a traceback; of ours the sentence is all that there is to know."""
+    if record.exc_info and isinstance(record.exc_info[1], Ended):
+        record.msg, record.args, record.exc_info = "The ServerApp has ended: %s", (str(record.exc_info[1]),), None
+    return True

@@ -57,6 +57,18 @@ def locked(
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock; nothing is written."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _try(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _hold(path: Path, busy: str, wait: bool) -> int:
     """The descriptor of the lock's file, once it is ours."""
     while True:

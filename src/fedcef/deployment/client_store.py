@@ -48,7 +48,7 @@ class ClientStore:
         self.folder, self.client = folder, client
         self.damaged: list[str] = []
         """What was wrong with slots that could not be used, for whoever reports it."""
-        self._disk = disk or PrivateDisk()
+        self.disk = disk or PrivateDisk()
         self._last: dict[str, tuple[int, ClientState]] = {}  # the newest state of a run, by number of the save
 
     def load(self, run: RunId) -> ClientState | None:
@@ -91,7 +91,7 @@ class ClientStore:
         }
         tensors = {f"{part}/{name}": v for part in _PARTS for name, v in getattr(state, part).items()}
         reply = torch.frombuffer(bytearray(state.reply), dtype=torch.uint8)
-        write_checkpoint(self._slot(run, number % 2), header, {**tensors, "reply": reply}, self._disk)
+        write_checkpoint(self._slot(run, number % 2), header, {**tensors, "reply": reply}, self.disk)
         self._last = {str(run): (number, state)}
 
     def other_runs(self, run: RunId) -> bool:

@@ -58,7 +58,7 @@ class Worker:
         self.settings, self.store, self.client, self.tell = settings, store, store.client, tell
         self.protocol = Protocol(settings, problem)
         self.gradients = ClientGradients(settings, problem, self.client)
-        self.noise = PrivateNoise(store.folder, settings.rounds)
+        self.noise = PrivateNoise(store.folder, settings.rounds, store.disk)
         self._samples = int(problem.sizes.sum())
         self._digest = settings_digest(settings)
 

@@ -3,9 +3,12 @@
 import runpy
 from pathlib import Path
 
-DRAW = Path(__file__).parents[2] / "tools" / "docs" / "draw_bytes.py"
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools" / "docs"
 
 
-def test_the_picture_of_the_bytes_shows_the_table():
-    names = runpy.run_path(str(DRAW))
-    assert names["FIGURE"].read_text("utf-8") == names["drawing"](), f"run python {DRAW.name}"
+@pytest.mark.parametrize("name", ["draw_bytes.py", "draw_overview.py"])
+def test_the_picture_shows_the_tables(name):
+    names = runpy.run_path(str(TOOLS / name))
+    assert names["FIGURE"].read_text("utf-8") == names["drawing"](), f"run python tools/docs/{name}"

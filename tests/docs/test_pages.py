@@ -37,6 +37,26 @@ def outputs(page, changes=()):
     return pairs, names
 
 
+def test_the_readme():
+    ((printed, said),), names = outputs("../README.md", SHORTER.items())
+    number = re.compile(r"[\d.]+")
+    assert number.sub("#", printed) == number.sub("#", said)
+    assert names["problem"].num_clients == 10
+
+
+def test_the_readme_counts_what_is_there():
+    from fedcef.algorithms import ALGORITHMS
+    from fedcef.compressors import COMPRESSORS
+    from fedcef.regularizers import REGULARIZERS
+
+    for page in ("../README.md", "index.md"):
+        text = (DOCS / page).read_text("utf-8")
+        assert f"{len(ALGORITHMS)} methods" in text, page
+    assert f"| compressors | {len(COMPRESSORS)}, " in (DOCS / "../README.md").read_text("utf-8")
+    assert f"| proximal regularisers | {len(REGULARIZERS)} |" in (DOCS / "../README.md").read_text("utf-8")
+    assert f"{len(REGULARIZERS)} regularisers" in text
+
+
 def test_concepts():
     pairs, _ = outputs("concepts.md")
     assert len(pairs) == 2
@@ -96,7 +116,15 @@ def test_data(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page", ["quickstart.md", "guides/compressor.md", "guides/lambda.md", "concepts.md", "guides/batchnorm.md"]
+    "page",
+    [
+        "quickstart.md",
+        "guides/compressor.md",
+        "guides/lambda.md",
+        "guides/decisions.md",
+        "concepts.md",
+        "guides/batchnorm.md",
+    ],
 )
 def test_named_settings_and_experiments_exist(page):
     """Commands on the page are read as the command line reads them, up to the point where training would begin."""

@@ -1,16 +1,15 @@
 """A page for every registered method: its docstring, which holds the equations as coded, and its options."""
 
-import ast
 import inspect
 import re
 import sys
 from dataclasses import MISSING, fields
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 
 from anchors import HEADING, slug
+from field_notes import all_notes
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -130,26 +129,10 @@ def section(name: str, docs: Path) -> str:
 
 def options(kind: type[Algorithm]) -> str:
     """A table of the method's own fields, then of those that all methods have."""
-    notes = {name: note for parent in reversed(kind.__mro__) for name, note in field_notes(parent).items()}
+    notes = all_notes(kind)
     common = {field.name for field in fields(Algorithm)}
     rows = ["| option | default | |", "|---|---|---|"]
     for field in sorted(fields(kind), key=lambda field: field.name in common):
         default = "" if field.default is MISSING else f"`{field.default!r}`"
         rows.append(f"| `{field.name}` | {default} | {with_indices(notes.get(field.name, ''))} |")
     return "\n".join(rows)
-
-
-def field_notes(kind: type) -> dict[str, str]:
-    """The strings below the fields of a class."""
-    if not kind.__module__.startswith("fedcef."):
-        return {}
-    body = ast.parse(dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
-    return {
-        field.target.id: " ".join(note.value.value.split())
-        for field, note in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(note, ast.Expr)
-        and isinstance(note.value, ast.Constant)
-        and isinstance(note.value.value, str)
-    }

@@ -1,4 +1,4 @@
-"""The navigation: pages that do not exist are left out, and headings get the anchors that GitHub gives them."""
+"""The navigation: pages that do not exist are left out, headings get GitHub's anchors, the first page its version."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,10 @@ from typing import Any
 from anchors import slug
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
+
+from fedcef import __version__
+
+VERSION = "<!-- version -->"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -15,11 +19,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """The first page has the whole width."""
-    if page.is_homepage:
-        page.meta["hide"] = ["navigation", "toc"]
-    return markdown
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
+    """The first page has the whole width, and says of which version it is."""
+    if not page.is_homepage:
+        return markdown
+    page.meta["hide"] = ["navigation", "toc"]
+    repository = f" · [repository]({config.repo_url})" if config.repo_url else ""
+    return markdown.replace(VERSION, f"Version {__version__}{repository}")
 
 
 def existing(nav: Any, docs: Path) -> Any:

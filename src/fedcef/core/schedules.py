@@ -45,6 +45,7 @@ class Cosine(Schedule):
     """Half a cosine from 1 in the first round to `final` after the last."""
 
     final: UnitInterval = 0.0
+    """The factor at the end."""
     rounds: Annotated[int, Field(ge=0)] = 0
     """After how many rounds the factor is `final`; 0 = those of the run."""
 
@@ -63,7 +64,9 @@ class Step(Schedule):
     """Multiplied by `decay` after every `every` rounds."""
 
     every: Count = 100
+    """After how many rounds the step shrinks, each time."""
     decay: Fraction = 0.5
+    """What it is then multiplied by."""
 
     def factor(self, round_: Tensor) -> Tensor:
         return self.decay ** (round_ // self.every).to(torch.float64)

@@ -38,10 +38,15 @@ class Classification(ProblemSource):
     """How samples are dealt to the clients: a name in `PARTITIONS`, or the import path of a function.  With "drawn"
     there are any number of clients, each of whom holds some of the samples, whoever else does."""
     alpha: Annotated[float, Field(gt=0)] = 0.5
+    """The parameter of the Dirichlet distribution of labels; the smaller, the more clients differ."""
     min_size: Count = 10
+    """How many samples every client has at least; shares are drawn again until that holds."""
     classes_per_client: Count = 2
+    """For label shards: how many shards, of one class for the most part, a client gets."""
     sigma: Positive = 1.0
+    """For log-normal sizes: the standard deviation of their logarithm."""
     exponent: Positive = 1.0
+    """For Zipf's sizes: how fast they fall."""
     labels: Literal["iid", "dirichlet"] = "iid"
     """How labels are dealt to clients of log-normal or Zipf sizes."""
     column: str = ""
@@ -108,9 +113,13 @@ class Lasso(ProblemSource):
 
     name: str
     dim: Count = 1024
+    """How many parameters there are."""
     samples: Count = 128
+    """How many samples each client has."""
     support: Count = 512
+    """How many of the true parameters are not zero."""
     noise: Annotated[float, Field(ge=0)] = 1.0
+    """The standard deviation of the noise in the targets."""
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         """The problem, made from the seed; it has a model of its own."""
@@ -135,10 +144,15 @@ class LowRank(ProblemSource):
 
     name: str
     size: Count = 32
+    """How many rows, and how many columns, the matrix has."""
     rank: Count = 16
+    """The rank of the true matrix."""
     samples: Count = 128
+    """How many samples each client has."""
     heterogeneity: Annotated[float, Field(ge=0)] = 1.0
+    """How far the means of the clients' samples lie apart; 0 = not at all."""
     noise: Annotated[float, Field(ge=0)] = 1.0
+    """The standard deviation of the noise in the targets."""
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         """The problem, made from the seed; it has a model of its own."""

@@ -36,7 +36,9 @@ class Box(Constraint):
     """C = {lower <= x_j <= upper}.  prox: clip.  Bounds may be infinite: lower = 0, upper = inf is the orthant."""
 
     lower: float = -1.0
+    """The least value of an entry."""
     upper: float = 1.0
+    """The greatest value of an entry."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +66,7 @@ class Simplex(Constraint):
     """
 
     radius: Positive = 1.0
+    """What the entries add up to."""
 
     def value(self, x: Tensor) -> Tensor:
         room = slack(x) * self.radius
@@ -82,6 +85,7 @@ class L1Ball(Constraint):
     """
 
     radius: Positive = 1.0
+    """The largest ℓ1 norm."""
 
     def value(self, x: Tensor) -> Tensor:
         return indicator(x.abs().sum(-1, dtype=torch.float64) <= self.radius * (1 + slack(x)), x)

@@ -108,6 +108,7 @@ class GroupLasso(_Grouped):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * _total(norms.sum(-1) for norms in self.group_norms(x))
@@ -128,7 +129,9 @@ class SparseGroupLasso(_Grouped):
     """
 
     weight: NonNegative = 1e-5
+    """How much the entries themselves count."""
     group_weight: NonNegative = 1e-5
+    """How much the norms of the groups count."""
 
     def value(self, x: Tensor) -> Tensor:
         sizes = (block.of(x).abs().sum((-3, -2, -1)) for block in self.blocks_of(x.shape[-1]))

@@ -98,6 +98,7 @@ class Nuclear(_Spectral):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * torch.stack([spectrum.sum(-1) for spectrum in self.spectra(x)]).sum(0)
@@ -117,6 +118,7 @@ class NuclearBall(_Spectral, Constraint):
     """
 
     radius: Positive = 1.0
+    """What the singular values of a matrix add up to at most."""
 
     def value(self, x: Tensor) -> Tensor:
         limit = self.radius * (1 + slack(x))

@@ -27,6 +27,7 @@ class L0(Regularizer):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * (x != 0).sum(-1).to(x.dtype)
@@ -62,6 +63,7 @@ class MCP(Regularizer):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
     gamma: Positive = 3.0
     """γ: entries above γ·weight are not penalised further; must exceed every proximal step."""
 
@@ -101,6 +103,7 @@ class SCAD(Regularizer):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
     a: Annotated[float, Field(gt=2, allow_inf_nan=False)] = 3.7
     """Entries above a·weight are not penalised further; a-1 must exceed every proximal step."""
 

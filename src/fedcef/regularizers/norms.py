@@ -20,6 +20,7 @@ class L2Norm(Regularizer):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * length(x, -1)
@@ -40,6 +41,7 @@ class LInf(Regularizer):
     """
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * x.abs().amax(-1)

@@ -67,6 +67,7 @@ class TV(_Chained):
     """h(x) = weight·Σ_j |x_{j+1} - x_j|: piecewise constant along each chain.  prox: chain.py."""
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * self.variation(x)
@@ -86,7 +87,9 @@ class FusedLasso(_Chained):
     """
 
     weight: NonNegative = 1e-5
+    """How much the entries themselves count."""
     fuse_weight: NonNegative = 1e-5
+    """How much differences of neighbours count."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * x.abs().sum(-1) + self.fuse_weight * self.variation(x)

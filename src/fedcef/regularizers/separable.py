@@ -39,6 +39,7 @@ class L1(Regularizer):
     """h(x) = weight·|x|_1: sparse models."""
 
     weight: NonNegative = 1e-5
+    """λ: how much h counts against the loss."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * x.abs().sum(-1)
@@ -63,7 +64,9 @@ class ElasticNet(Regularizer):
     """h(x) = weight·|x|_1 + (ridge/2)·|x|²: sparse and shrunk."""
 
     weight: NonNegative = 1e-5
+    """How much the ℓ1 norm counts."""
     ridge: NonNegative = 1e-5
+    """How much half the squared ℓ2 norm counts."""
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * x.abs().sum(-1) + 0.5 * self.ridge * x.square().sum(-1)

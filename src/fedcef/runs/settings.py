@@ -74,17 +74,17 @@ class Settings(Training):
     """
 
     name: str = "run"
-    """Of the experiment."""
+    """What the experiment is called."""
     label: str = ""
     """What the run is called in reports."""
     num_clients: Count = 10
-    """N."""
+    """N: how many clients there are."""
     local_steps: Count = 10
-    """K."""
+    """K: how many local steps a client takes in a round."""
     local_lr: Positive = 0.1
-    """α."""
+    """α: the length of a local step."""
     server_lr: Positive = 1.0
-    """η_g."""
+    """η_g: a factor on the step that the server takes."""
     device: str = "cpu"
     """cpu, cuda (or cuda:1 for the second), or auto: cuda where there is one."""
     algorithm: Annotated[Section, _named("fedcef")] = _section("fedcef")

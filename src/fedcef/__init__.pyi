@@ -24,12 +24,15 @@ from fedcef.core.errors import DivergedError as DivergedError
 from fedcef.core.errors import FedcefError as FedcefError
 from fedcef.core.errors import ProblemError as ProblemError
 from fedcef.core.training import Training as Training
+from fedcef.estimators import FederatedElasticNet as FederatedElasticNet
 from fedcef.estimators import FederatedLasso as FederatedLasso
 from fedcef.estimators import FederatedLogisticRegression as FederatedLogisticRegression
+from fedcef.estimators import FederatedRidge as FederatedRidge
 from fedcef.problems.buffers import group_norm as group_norm
 from fedcef.problems.partitioning import partition as partition
 from fedcef.problems.problem import Problem as Problem
 from fedcef.problems.problem import Samples as Samples
+from fedcef.problems.several import pad_to as pad_to
 from fedcef.python.history import History as History
 from fedcef.python.run import Interrupted as Interrupted
 from fedcef.python.run import run as run

@@ -8,7 +8,7 @@ take them and there are as many as the model has outputs.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class Cast:
         if self.labels is not None:
             targets = self.labels.encode(targets, f"The targets of {whose}")
             numbers = f"0 to {len(self.labels.classes) - 1}"
-            self._say(f"The labels {self.labels} are numbered {numbers}, in the order of problem.classes.")
+            self.say(f"The labels {self.labels} are numbered {numbers}, in the order of problem.classes.")
         return Samples(
             self._cast(samples.inputs, self._inputs, "inputs"), self._cast(targets, self._targets, "targets")
         )
@@ -47,20 +47,25 @@ class Cast:
     def _cast(self, values: Tensor, dtype: torch.dtype, what: str) -> Tensor:
         if values.dtype == dtype or (values.is_floating_point() and not dtype.is_floating_point) or values.is_complex():
             return values
-        named = [str(kind).removeprefix("torch.") for kind in (values.dtype, dtype)]
-        self._say(f"The {what} are {named[0]}, and are used as {named[1]}.")
+        self.say(_used_as(what, values.dtype, dtype))
         return values.to(dtype)
 
-    def _say(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
+        """Say something, once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
             warnings.warn(sentence, DataNote, stacklevel=5)
 
 
-def in_types_of_the_model(problem: Problem, labels: Labels | None) -> tuple[Problem, Cast]:
+def _used_as(what: str, dtype: torch.dtype, used: torch.dtype) -> str:
+    names = [str(kind).removeprefix("torch.") for kind in (dtype, used)]
+    return f"The {what} are {names[0]}, and are used as {names[1]}."
+
+
+def in_types_of_the_model(problem: Problem, labels: Labels | None, notes: Sequence[str] = ()) -> tuple[Problem, Cast]:
     """The problem with its samples in the types that its model and its loss take, and what makes them so.
 
-    `labels` are the classes that its targets are numbers of, where they are known.
+    `labels` are the classes that its targets are numbers of, where they are known, and `notes` what is to be said, too.
     """
     held = [samples for samples in (problem.test, problem.validation) if samples is not None]
     first = problem.client_samples(0, 2) if problem.num_clients else held[0][:2]
@@ -70,6 +75,11 @@ def in_types_of_the_model(problem: Problem, labels: Labels | None) -> tuple[Prob
         return None if mine is None else torch.unique(torch.cat([mine, *(s.targets.flatten() for s in held)]))
 
     cast = _cast_for(problem, first, labels, distinct)
+    packed = problem.packing.dtypes if problem.packing else ()
+    for dtype in {dtype for dtype in packed if dtype.is_floating_point and dtype != problem.z0.dtype}:
+        notes = (*notes, _used_as("inputs", dtype, problem.z0.dtype))
+    for note in notes:
+        cast.say(note)
     data = problem.data.converted(cast)
     test, validation = (
         None if samples is None else cast(samples, whose)

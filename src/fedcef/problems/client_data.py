@@ -10,14 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from fedcef.core import rng
 from fedcef.core.errors import ProblemError
-from fedcef.problems.labels import Labels
+from fedcef.problems.several import Packing
+
+if TYPE_CHECKING:
+    from fedcef.problems.reading import Reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +29,15 @@ class Samples:
 
     inputs: Tensor
     targets: Tensor
+    packing: Packing | None = None
+    """How several inputs of a sample lie in `inputs`, where there are several."""
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, rows: slice | Tensor) -> Samples:
         """Some of the samples."""
-        return Samples(self.inputs[rows], self.targets[rows])
+        return Samples(self.inputs[rows], self.targets[rows], self.packing)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -55,7 +60,7 @@ class Samples:
         def move(values: Tensor) -> Tensor:
             return values.to(device, dtype if values.is_floating_point() else None)
 
-        return Samples(move(self.inputs), move(self.targets))
+        return Samples(move(self.inputs), move(self.targets), self.packing)
 
 
 Convert = Callable[[Samples, str], Samples]
@@ -144,11 +149,17 @@ class ClientData(ABC):
         """The same samples in another form: at once if they lie in memory, otherwise whenever some are read."""
         return self
 
-    def labelled(self, labels: Labels) -> ClientData:
-        """The same samples with targets that are the numbers of these classes."""
+    def read_by(self, reading: Reading) -> ClientData:
+        """The same samples with targets that are the numbers of other classes, or put together by a function."""
+        if reading.collate is not None:
+            raise ProblemError(
+                "collate is for samples that are fetched one by one; these lie in tables already, leave it out."
+            )
 
         def convert(samples: Samples, whose: str) -> Samples:
-            return Samples(samples.inputs, labels.renumber(self.classes, samples.targets, f"The targets of {whose}"))
+            assert reading.labels is not None, "something is to be read otherwise"
+            targets = reading.labels.renumber(self.classes, samples.targets, f"The targets of {whose}")
+            return Samples(samples.inputs, targets, samples.packing)
 
         return self.converted(convert)
 
@@ -175,7 +186,9 @@ class PooledData(ClientData):
     def of(cls, clients: Sequence[Samples]) -> PooledData:
         """The samples of at least one client, copied into one table."""
         inputs, targets = torch.cat([s.inputs for s in clients]), torch.cat([s.targets for s in clients])
-        return cls.cut(Samples(inputs, targets), torch.tensor([len(s) for s in clients], dtype=torch.int64))
+        return cls.cut(
+            Samples(inputs, targets, clients[0].packing), torch.tensor([len(s) for s in clients], dtype=torch.int64)
+        )
 
     @classmethod
     def cut(cls, table: Samples, sizes: Tensor) -> PooledData:
@@ -186,7 +199,7 @@ class PooledData(ClientData):
     @classmethod
     def empty(cls, like: Samples, num_clients: int) -> PooledData:
         """Clients without samples, as a server knows them."""
-        nothing = Samples(like.inputs[:0].clone(), like.targets[:0].clone())
+        nothing = Samples(like.inputs[:0].clone(), like.targets[:0].clone(), like.packing)
         return cls.cut(nothing, torch.zeros(num_clients, dtype=torch.int64))
 
     @cached_property

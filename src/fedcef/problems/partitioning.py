@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import ConfigError
+from fedcef.problems.arrays import to_column
 from fedcef.problems.data.partitions import deal
 from fedcef.problems.labels import Labels
-from fedcef.problems.reading import to_column
 
 
 def partition(labels: Any, num_clients: int, /, by: str = "dirichlet", *, seed: int = 0, **options: Any) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +13,13 @@ from torch.func import functional_call
 
 from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
+from fedcef.problems.assembling import read_all
 from fedcef.problems.augment import CropFlip
 from fedcef.problems.buffers import Buffers, Statistics, digest, untrained
 from fedcef.problems.casting import in_types_of_the_model
 from fedcef.problems.client_data import ClientData, PooledData, Samples
-from fedcef.problems.reading import read_all
+from fedcef.problems.reading import Collate
+from fedcef.problems.several import Packing, with_unpacking
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
 from fedcef.regularizers import Regularizer, Zero
 
@@ -54,6 +56,8 @@ class Problem:
     """What class each number of a target stands for, where labels were words or other numbers than 0, 1, 2, …."""
     client_ids: tuple[Any, ...] = ()
     """Who each client is, where rows of a table were named by such ids."""
+    packing: Packing | None = None
+    """How several inputs of a sample lie in one table, if there are several; `packing.unpack` takes them apart."""
     notes: tuple[str, ...] = ()
     """What was changed in the data that were handed in."""
 
@@ -71,34 +75,48 @@ class Problem:
         validation: Any = None,
         classes: Sequence[Any] | None = None,
         client_ids: Any = None,
+        collate: Collate | None = None,
+        live: bool | None = None,
     ) -> Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
-        `clients` is a list of those, which are copied into one table, or a source of `fedcef.clients`, which reads a
-        client when it is needed.  The start point is the module's parameters as they are; frozen ones
-        (requires_grad=False) and buffers that no pass changes are kept, and nobody sends them.  `buffers` says what
-        becomes of running statistics: "mean" averages and sends them with the parameters, "frozen" keeps them, and with
-        "local" every batch has its own, and the model is evaluated with those of the inputs `calibration`, by default
-        of the test set's.  `augment` changes the images of minibatches at random.  `validation` is measured like the
-        test set, and beside it.  `classes` names the classes in their order, where labels are words and not all of them
-        occur, or are read later.  With `client_ids`, a column that says whose each row is, `clients` is one pair of
-        tables for all of them.  Without clients it is what the server of a deployment knows; then there must be a
-        test set.
+        The start point is the module's parameters as they are; frozen ones (requires_grad=False) and buffers that no
+        pass changes are kept, and nobody sends them.  Without clients it is what the server of a deployment knows; then
+        there must be a test set.
+
+        Args:
+            model: model(inputs), or model(*inputs) or model(**inputs) where a sample has several.
+            loss: loss(outputs, targets), the mean over the batch.
+            clients: A list of such data, which are copied into one table but for `live` ones, or a source of
+                `fedcef.clients`, which reads a client when it is needed.
+            test: Data to measure the model on.
+            regularizer: h; None = no regulariser.
+            augment: Changes the images of minibatches at random.
+            buffers: What becomes of running statistics: "mean" averages and sends them with the parameters, "frozen"
+                keeps them, and with "local" every batch has its own.
+            calibration: Inputs by whose local statistics the model is evaluated; by default the test set's.
+            validation: Data that are measured like the test set, and beside it.
+            classes: The classes in their order, where labels are words and not all of them occur, or are read later.
+            client_ids: Whose each row is, where `clients` is one pair of tables, or one data set, for all of them.
+            collate: collate(samples) returns inputs and targets of a list of samples, where these are not alike.
+            live: Whether a data set is asked for each sample that is drawn; by default one that may compute its samples
+                anew, which is any but a `TensorDataset`.
         """
         parameters = trainable_parameters(model)
         check_loss(loss)
         if not isinstance(regularizer, Regularizer | None):
             raise ProblemError(f"The regulariser is {regularizer!r}; it must be an object such as L1(1e-4).")
-        if not isinstance(clients, Iterable | ClientData):
+        if not isinstance(clients, Iterable | Sized | ClientData):
             raise ProblemError(f"The clients are {clients!r}; give a list of one (inputs, targets) pair for each.")
-        everyone = clients if isinstance(clients, ClientData | tuple) or client_ids is not None else list(clients)
-        nobody = not (everyone.num_clients if isinstance(everyone, ClientData) else len(everyone))
+        clients = clients if isinstance(clients, Sized | ClientData) else list(clients)
+        nobody = not (clients.num_clients if isinstance(clients, ClientData) else len(clients))
         if nobody and test is None:
             raise ProblemError("The problem has no clients; give one (inputs, targets) pair or data set for each.")
-        read = read_all(everyone, test, validation, classes, client_ids)
+        read = read_all(clients, (test, validation), classes, client_ids, collate, live)
+        packing = read.clients.example.packing
         layout = Layout.of(parameters)
         problem = cls(
-            model=model,
+            model=with_unpacking(model, packing),
             loss=loss,
             data=read.clients,
             test=read.test,
@@ -109,8 +127,9 @@ class Problem:
             equal_sizes=read.clients.equal_sizes,
             validation=read.validation,
             client_ids=read.client_ids,
+            packing=packing,
         )
-        problem, cast = in_types_of_the_model(problem, read.labels)
+        problem, cast = in_types_of_the_model(problem, read.labels, read.notes)
         if augment is not None and problem.example.inputs.ndim != 4:
             raise ProblemError(
                 "Only images (channels, height, width) can be cropped and mirrored; take augment = None."

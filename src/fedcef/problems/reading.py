@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedcef.core.errors import ProblemError
-from fedcef.problems.client_data import ClientData, PooledData, Samples
+from fedcef.problems.arrays import UNEQUAL, is_table, stacked, to_column, to_tensor
+from fedcef.problems.client_data import PooledData, Samples
 from fedcef.problems.labels import Column, Labels, are_words
+from fedcef.problems.several import Packing
+
+Collate = Callable[[list[Any]], tuple[Any, Any]]
+"""collate(samples): the inputs and targets of a list of samples, always of the same shapes, as `DataLoader` has it."""
 
 
 class Raw(NamedTuple):
@@ -21,94 +25,48 @@ class Raw(NamedTuple):
     inputs: Tensor
     targets: Tensor | Column
     whose: str
+    packing: Packing | None = None
+    """How several inputs of a sample lie in `inputs`."""
 
     def samples(self, labels: Labels | None) -> Samples:
         """With words as the numbers of their classes; named classes stand for numbers, too."""
         what = f"The targets of {self.whose}"
         if labels is not None and (labels.given or are_words(self.targets)):
-            return Samples(self.inputs, labels.encode(self.targets, what))
+            return Samples(self.inputs, labels.encode(self.targets, what), self.packing)
         if not isinstance(self.targets, Tensor):
             raise ProblemError(
                 f"{what} are words or other objects, such as {self.targets.flat[:1].tolist()[0]!r}; name the classes "
                 "in their order, Problem.build(…, classes=[…]), or give numbers."
             )
-        return Samples(self.inputs, self.targets)
+        return Samples(self.inputs, self.targets, self.packing)
 
 
-def read_samples(data: Any, whose: str, labels: Labels | None = None) -> Samples:
-    """A pair of arrays, or a map-style data set of (input, target) pairs, as one table; `whose` is for messages."""
-    samples = take_apart(data, whose).samples(labels)
-    check_finite(samples, whose)
-    return samples
+@dataclass(frozen=True)
+class Reading:
+    """How data are read: the classes of words, and what makes tables of samples that are not alike."""
+
+    labels: Labels | None = None
+    collate: Collate | None = None
+
+    def samples(self, data: Any, whose: str) -> Samples:
+        """A pair of tables, or a map-style data set of (input, target) pairs, as one table; `whose` is for messages."""
+        samples = take_apart(data, whose, self.collate).samples(self.labels)
+        check_finite(samples, whose)
+        return samples
 
 
-class AllData(NamedTuple):
-    """What a problem is built from."""
-
-    clients: ClientData
-    test: Samples | None
-    validation: Samples | None
-    labels: Labels | None
-    """The classes, where labels are words or classes are named."""
-    client_ids: tuple[Any, ...]
-    """Of whom there is a number, where rows of a table name them."""
-
-
-def read_all(clients: Any, test: Any, validation: Any, classes: Iterable[Any] | None, client_ids: Any) -> AllData:
-    """The clients, the test set and the validation set, as `Problem.build` takes them.
-
-    Where labels are words, their classes are those that occur in any of them, unless they are named or a source of
-    clients has its own.
-    """
-    names = ("the test set", "the validation set")
-    held = [
-        None if data is None else take_apart(data, name) for data, name in zip((test, validation), names, strict=True)
-    ]
-    source = clients if isinstance(clients, ClientData) else None
-    if client_ids is not None:
-        if source is not None:
-            raise ProblemError("client_ids are for one table of all clients' samples; this source knows its clients.")
-        raws = [take_apart(clients, "the clients")]
-    else:
-        if isinstance(clients, tuple) and _is_pair(clients):
-            raise ProblemError(
-                "The clients are one pair of tables; say whose each row is by client_ids=…, or give a list with one "
-                "pair for each client."
-            )
-        raws = [] if source is not None else [take_apart(one, f"client {i}") for i, one in enumerate(clients)]
-    columns = [raw.targets for raw in (*raws, *held) if raw is not None]
-    labels = Labels.named(classes) if classes is not None else None
-    if labels is None and source is not None and source.classes:
-        labels = Labels(source.classes)
-    elif labels is None and any(map(are_words, columns)):
-        labels = Labels.found(columns)
-    tests = [None if raw is None else raw.samples(labels) for raw in held]
-    for samples, name in zip(tests, names, strict=True):
-        if samples is not None:
-            check_finite(samples, name)
-    ids: tuple[Any, ...] = ()
-    if client_ids is not None:
-        ids, rows, sizes = by_client(client_ids, len(raws[0].inputs))
-        source = PooledData.cut(raws[0].samples(labels)[rows], sizes)
-        check_finite(source.table, "the clients")
-    elif raws:
-        source = read_clients(raws, labels)
-    elif source is None or not source.num_clients:
-        assert tests[0] is not None, "a problem has clients or a test set"
-        source = PooledData.empty(tests[0], 0)
-    elif classes is not None and labels is not None:
-        source = source.labelled(labels)
-    return AllData(source, tests[0], tests[1], labels, ids)
-
-
-def take_apart(data: Any, whose: str) -> Raw:
+def take_apart(data: Any, whose: str, collate: Collate | None = None) -> Raw:
     """The inputs and targets of a client, or of a test set, in any of the forms that they may have."""
     if isinstance(data, Samples):
-        raw = Raw(data.inputs, data.targets, whose)
-    elif _is_pair(data):
-        raw = Raw(to_tensor(data[0], f"The inputs of {whose}"), to_column(data[1], f"The targets of {whose}"), whose)
+        raw = Raw(data.inputs, data.targets, whose, data.packing)
+    elif is_pair(data):
+        raw = _of_samples([*zip(*data, strict=True)], whose, collate) if collate else _of_pair(data, whose)
     elif isinstance(data, Sized) and hasattr(data, "__getitem__") and not hasattr(data, "to_numpy"):
-        raw = take_rows_apart(data, whose)
+        try:
+            rows = [data[i] for i in range(len(data))]
+        except Exception as error:
+            raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
+        raw = _of_samples(rows, whose, collate)
     else:
         raise ProblemError(
             f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "
@@ -121,24 +79,57 @@ def take_apart(data: Any, whose: str) -> Raw:
     return raw
 
 
-def take_rows_apart(data: Any, whose: str) -> Raw:
-    """The same of samples that are fetched one by one."""
+def _of_samples(rows: list[Any], whose: str, collate: Collate | None) -> Raw:
+    """Samples one by one, put together by the user's function or stacked."""
+    if not rows:
+        return Raw(torch.empty(0), torch.empty(0), whose)
     try:
-        rows = [data[i] for i in range(len(data))]
+        if collate is not None:
+            return _of_pair(tuple(collate(rows)), whose)
         inputs, targets = [row[0] for row in rows], [row[1] for row in rows]
-        if not rows:
-            return Raw(torch.empty(0), torch.empty(0), whose)
         words = isinstance(targets[0], str | bytes) or not hasattr(targets[0], "__len__")
-        column = to_column(targets, f"The targets of {whose}") if words else _stacked(targets)
-        return Raw(_stacked(inputs), column, whose)
+        column = to_column(targets, f"The targets of {whose}") if words else stacked(targets)
+        if _are_several(inputs[0]):
+            return _of_pair((_by_part(inputs), column), whose)
+        return Raw(stacked(inputs), column, whose)
     except ProblemError:
         raise
     except Exception as error:
-        raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
+        advice = "" if collate else UNEQUAL
+        raise ProblemError(
+            f"The samples of {whose} do not make a table of inputs and targets: {error}{advice}"
+        ) from error
 
 
-def _stacked(values: list[Any]) -> Tensor:
-    return torch.stack([torch.as_tensor(value) for value in values])
+def _of_pair(data: Any, whose: str) -> Raw:
+    inputs, what = data[0], f"The inputs of {whose}"
+    column = to_column(data[1], f"The targets of {whose}")
+    if not _are_several(inputs):
+        return Raw(to_tensor(inputs, what), column, whose)
+    named = isinstance(inputs, Mapping)
+    parts = {name: to_tensor(part, what) for name, part in (inputs.items() if named else enumerate(inputs))}
+    lengths = [len(part) for part in parts.values()]
+    if len(set(lengths)) != 1:
+        raise ProblemError(f"{what} are of {', '.join(map(str, lengths))} samples; all parts must have as many.")
+    for part in parts.values():
+        check_finite(Samples(part, torch.zeros(len(part))), whose)
+    several: Any = parts if named else list(parts.values())
+    packing = Packing.of(several)
+    return Raw(packing.pack(several), column, whose, packing)
+
+
+def _are_several(inputs: Any) -> bool:
+    """Whether these are a tuple or a dictionary of several inputs; a tuple of plain numbers is a vector."""
+    if isinstance(inputs, Mapping):
+        return bool(inputs)
+    return isinstance(inputs, tuple) and len(inputs) > 1 and any(is_table(part) for part in inputs)
+
+
+def _by_part(inputs: list[Any]) -> Any:
+    """Several inputs of every sample as tables of each of them."""
+    if isinstance(inputs[0], Mapping):
+        return {name: stacked([one[name] for one in inputs]) for name in inputs[0]}
+    return tuple(stacked([one[place] for one in inputs]) for place in range(len(inputs[0])))
 
 
 def check_finite(samples: Samples, whose: str) -> None:
@@ -154,6 +145,17 @@ def check_finite(samples: Samples, whose: str) -> None:
 
 def _is_finite(values: Tensor) -> bool:
     return not values.is_floating_point() or bool(values.sum(dtype=torch.float64).isfinite())
+
+
+def is_pair(data: Any) -> bool:
+    """Two tables; either may be a list, as long as the other.  A list of two lists is one of two samples."""
+    if not (isinstance(data, tuple | list) and len(data) == 2):
+        return False
+    inputs, targets = data
+    if is_table(inputs):
+        return is_table(targets) or (isinstance(targets, list) and len(targets) == len(inputs))
+    several = isinstance(inputs, list) or _are_several(inputs)
+    return isinstance(data, tuple) and several and (isinstance(targets, list) or is_table(targets))
 
 
 def read_clients(clients: Iterable[Raw], labels: Labels | None = None) -> PooledData:
@@ -190,14 +192,20 @@ class Form:
     client: int
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
     dtypes: tuple[torch.dtype, torch.dtype]
+    packing: Packing | None = None
 
     @classmethod
     def of(cls, client: int, samples: Samples) -> Form:
         """As this client's are."""
-        return cls(client, samples.shapes, samples.dtypes)
+        return cls(client, samples.shapes, samples.dtypes, samples.packing)
 
     def check_shapes(self, client: int, samples: Samples) -> None:
         """Refuse samples of other shapes."""
+        if samples.packing != self.packing:
+            raise ProblemError(
+                f"The data of client {client} does not fit client {self.client}'s: a sample's inputs are "
+                f"{samples.packing}, not {self.packing}."
+            )
         if samples.shapes != self.shapes:
             raise ProblemError(
                 f"The data of client {client} does not fit client {self.client}'s: a sample's input and target have "
@@ -215,75 +223,3 @@ class Form:
                 f"The data of client {client} does not fit client {self.client}'s: inputs and targets are {mine}, not "
                 f"{others}."
             )
-
-
-def _is_table(values: Any) -> bool:
-    """A tensor, an array, or a table or column of pandas and its like."""
-    return isinstance(values, Tensor | np.ndarray) or hasattr(values, "to_numpy")
-
-
-def _is_pair(data: Any) -> bool:
-    """Two tables; either may be a list, as long as the other.  A list of two lists is one of two samples."""
-    if not (isinstance(data, tuple | list) and len(data) == 2):
-        return False
-    inputs, targets = data
-    if _is_table(inputs):
-        return _is_table(targets) or (isinstance(targets, list) and len(targets) == len(inputs))
-    return isinstance(data, tuple) and isinstance(inputs, list) and (isinstance(targets, list) or _is_table(targets))
-
-
-def to_tensor(values: Any, what: str) -> Tensor:
-    """Numbers as a tensor; `what` is for messages."""
-    found = to_column(values, what)
-    if isinstance(found, Tensor):
-        return found
-    columns = getattr(values, "columns", None)
-    if columns is None:
-        raise ProblemError(f"{what} are words or other objects, such as {found.flat[:1].tolist()[0]!r}; give numbers.")
-    words = [str(name) for name in columns if not _is_numeric(values[name])]
-    raise ProblemError(
-        f"{what} have columns that are no numbers ({', '.join(words)}); make numbers of them, as pandas.get_dummies "
-        "does, or leave them out."
-    )
-
-
-def to_column(values: Any, what: str) -> Tensor | Column:
-    """Numbers as a tensor, words and other objects as an array of them."""
-    if isinstance(values, Tensor):
-        return values
-    try:
-        if isinstance(values, list) and values and isinstance(values[0], Tensor | np.ndarray):
-            return _stacked(values)
-        array = _numbers(values) if hasattr(values, "to_numpy") else np.asarray(values)
-        if are_words(array):
-            return array
-        if isinstance(values, list):
-            return torch.as_tensor(values)  # Python's numbers have torch's usual type
-        native = array.astype(array.dtype.newbyteorder("="), copy=False)
-        return torch.as_tensor(native if native.flags.writeable else native.copy())
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ProblemError(f"{what} cannot be made a tensor: {error}") from error
-
-
-def _numbers(table: Any) -> Column:
-    """A table or column of pandas as an array; of numbers, even if its columns are of several types."""
-    array: Column = table.to_numpy()
-    if array.dtype.kind != "O":
-        return array
-    try:
-        whole: Column = table.astype("float64").to_numpy()
-    except (TypeError, ValueError):
-        return array
-    return whole if getattr(table, "columns", None) is not None or not _holds_words(array) else array
-
-
-def _holds_words(array: Column) -> bool:
-    return any(isinstance(value, str | bytes) for value in array.reshape(-1)[:100].tolist())
-
-
-def _is_numeric(column: Any) -> bool:
-    try:
-        column.astype("float64")
-    except (TypeError, ValueError):
-        return False
-    return True

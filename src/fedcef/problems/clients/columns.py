@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import DataError
-from fedcef.problems.reading import to_tensor
+from fedcef.problems.arrays import to_tensor
 
 Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """transform(inputs, targets): what is done to a client's samples after they are read."""

@@ -15,8 +15,7 @@ from fedcef.core.parts import check
 from fedcef.core.ranges import Count
 from fedcef.problems.client_data import ClientData, Convert, Look, PooledData, Samples
 from fedcef.problems.clients.cache import Cache
-from fedcef.problems.labels import Labels
-from fedcef.problems.reading import Form, read_samples
+from fedcef.problems.reading import Form, Reading
 
 CACHE = "1GB"
 """How much of what was read is kept in memory, where nothing else is said."""
@@ -37,7 +36,7 @@ class LoadedData(ClientData):
         look: Look | None = None,
         form: Form | None = None,
         convert: Convert | None = None,
-        labels: Labels | None = None,
+        reading: Reading = Reading(),
     ) -> None:
         """A source of `num_clients` clients.
 
@@ -49,7 +48,7 @@ class LoadedData(ClientData):
             look: What else to check.
             form: What samples look like; by default the first client that is read says so.
             convert: What makes them what they look like.
-            labels: The classes, where targets are words or numbers for them.
+            reading: How what `read` returns is read.
         """
         try:
             limit = as_bytes(cache)
@@ -57,8 +56,8 @@ class LoadedData(ClientData):
             raise ConfigError(f"cache is {cache!r}; it must be {error}.") from None
         self._read, self._known, self._limit = read, sizes, limit
         self._num_clients: int = check("num_clients", Count, num_clients)
-        self._look, self._form, self._convert, self._labels = look, form, convert, labels
-        self.classes = labels.classes if labels else ()
+        self._look, self._form, self._convert, self._reading = look, form, convert, reading
+        self.classes = reading.labels.classes if reading.labels else ()
         self._cache = Cache(self._checked_client, limit)
         self._tables: tuple[list[int], Samples] | None = None
 
@@ -95,7 +94,7 @@ class LoadedData(ClientData):
         if self._tables is None or self._tables[0] != wanted:
             mine = [self.samples(client) for client in wanted]
             inputs, targets = torch.stack([s.inputs for s in mine]), torch.stack([s.targets for s in mine])
-            self._tables = (wanted, Samples(inputs, targets))
+            self._tables = (wanted, Samples(inputs, targets, mine[0].packing))
         return self._tables[1]
 
     def batches(self, clients: Tensor, rows: Tensor) -> Callable[[int], Samples]:
@@ -115,12 +114,12 @@ class LoadedData(ClientData):
         """The same source, whose clients are changed when they are read."""
         return self._with(convert=convert)
 
-    def labelled(self, labels: Labels) -> ClientData:
-        """The same source with targets that are words, or numbers, for these classes."""
-        return self._with(labels=labels)
+    def read_by(self, reading: Reading) -> ClientData:
+        """The same source, read otherwise."""
+        return self._with(reading=reading)
 
     def _with(self, **changes: Any) -> LoadedData:
-        options = {"look": self._look, "convert": self._convert, "labels": self._labels, **changes}
+        options = {"look": self._look, "convert": self._convert, "reading": self._reading, **changes}
         return LoadedData(self._read, self._num_clients, self._known, self._limit, **options)
 
     def checked(self, look: Look) -> ClientData:
@@ -139,7 +138,7 @@ class LoadedData(ClientData):
         except Exception as error:
             said = str(error) or type(error).__name__
             raise ProblemError(f"The data of client {client} cannot be read: {said}") from error
-        samples = read_samples(data, f"client {client}", self._labels)
+        samples = self._reading.samples(data, f"client {client}")
         if self._convert is not None:
             samples = self._convert(samples, f"client {client}")
         if self._form is None:

@@ -1,5 +1,7 @@
 """Methods with local optimisers: PyTorch's beside them, where they end, and what is kept, refused and counted."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 
@@ -274,3 +276,52 @@ def test_what_goes_together():
         DiLoCo(regularizer=L2Norm(), local_update=decoupled, composite="server_prox"),
     ):
         assert method.step > 0
+
+
+# FedCEF that tells changes
+
+
+def test_changes_told_without_loss_are_sparseloco_that_forgets_nothing():
+    options = {"local_lr": 0.02, "local_steps": 3, "server_lr": 0.7, "compressor": TopK(ratio=0.2)}
+    for update in (SGD(), AdamW(**ADAMW, memory="client")):
+        ours = simulate(FedCEF(**options, local_update=update, control="change"), PROBLEM, 12)
+        theirs = simulate(SparseLoCo(**options, local_update=update, error_decay=1.0), PROBLEM, 12)
+        torch.testing.assert_close(torch.stack(ours.points), torch.stack(theirs.points), rtol=0, atol=1e-12)
+
+
+def test_changes_are_all_told_in_the_end():
+    """What clients have not told and the server has not passed on is all that is missing in z."""
+    update = LocalMomentum(momentum=0.5, memory="client")
+    method = FedCEF(
+        local_lr=0.02,
+        local_steps=3,
+        compressor=TopK(ratio=0.2),
+        downlink="lossy",
+        down_compressor=TopK(ratio=0.1),
+        control="change",
+        local_update=update,
+    )
+    run = simulate(method, PROBLEM, 9)
+    walked = []
+
+    class Noting(FedCEF):
+        def local(self, replica, client, oracle, key):
+            message, state = super().local(replica, client, oracle, key)
+            walked.append(state["v_i"] - client["v_i"] + message["delta"].dense())
+            return message, state
+
+    noting = simulate(Noting(**{f.name: getattr(method, f.name) for f in fields(method)}), PROBLEM, 9)
+    assert torch.equal(noting.points[-1], run.points[-1])
+    missing = run.clients["v_i"].mean(0) + run.server["c"]
+    told = (PROBLEM.z0 - run.points[-1]) / method.move
+    torch.testing.assert_close(told + missing, torch.stack(walked).mean(1).sum(0), rtol=0, atol=1e-10)
+
+
+def test_changes_have_exact_zeros_and_are_for_everyone():
+    method = FedCEF(**COMMON, local_lr=0.02 / L, control="change", downlink="lossy", down_compressor=TopK(ratio=0.2))
+    assert int((simulate(method, PROBLEM, 400).points[-1] == 0).sum()) > 0
+    assert set(method.client_init(PROBLEM.z0)) == {"v_i"}
+    assert method.adds_up == ()
+    for wrong in ({"mixing": 0.5}, {"downlink": "dense"}, {"metric": "adam"}, {"share": 0.5}):
+        with pytest.raises(ConfigError, match="control = 'change' take all clients"):
+            FedCEF(control="change", **wrong)

@@ -35,6 +35,14 @@ off where each has a metric of its own.  `metric = "adam"` gives everyone one di
     v ← b v + (1-b) c²;   D = √v̂ + τ;   z ← prox_{(β/D)h}(z - β c/D);   local SGD steps of length α/D
 
 which is exact for any D and needs no further byte.
+
+With `control = "change"` clients tell where their directions have led, and keep what they have not told yet:
+
+    v_i ← v_i + mean of the K directions;   Δ_i = C(v_i);   v_i ← v_i - Δ_i;   c ← mean Δ_i;   z ← prox_{βh}(z - β c)
+
+and likewise the server with a lossy downlink.  Nothing is repeated, and steps are not corrected.  These are the rounds
+of SparseLoCo that forgets nothing, with FedCEF's prox and ways down.  It suits directions that change faster than they
+can be told, and its limit is Qsparse's.
 """
 
 from __future__ import annotations
@@ -75,8 +83,9 @@ class FedCEF(Algorithm):
     clients keep nothing from round to round, and their steps are not corrected for drift."""
     index_code: Literal["plain", "context"] = "plain"
     """How the positions of kept entries are coded: by themselves, or given what both sides know of each entry."""
-    control: Literal["gradient", "direction"] = "gradient"
-    """What the controls track and correct: the clients' gradients, or what their local update makes of them."""
+    control: Literal["gradient", "direction", "change"] = "gradient"
+    """What the controls track and correct: the clients' gradients, or what their local update makes of them; or what
+    those have led to so far, without correction."""
     metric: Literal["plain", "adam"] = "plain"
     """The metric of the server's step, and of the clients' if they take plain SGD steps."""
     metric_memory: Memory = 0.99
@@ -88,11 +97,17 @@ class FedCEF(Algorithm):
 
     steps_locally: ClassVar[bool] = True
     compresses: ClassVar[bool] = True
-    adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
     keeps_updates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.tells_changes and (
+            self.share < 1 or self.mixing < 1 or self.downlink == "dense" or self.metric == "adam"
+        ):
+            raise ConfigError(
+                "With algorithm.control = 'change' take all clients in every round, mixing = 1, the plain metric and "
+                "the downlink increment or lossy; otherwise control = 'direction'."
+            )
         if self.metric == "plain":
             return
         if self.downlink == "dense":
@@ -102,6 +117,16 @@ class FedCEF(Algorithm):
                 "The metric adam scales every entry by itself, and the regulariser's proximal operator is not closed "
                 "in it; take l1, elastic_net or box, or the plain metric."
             )
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether what is sent is a change that is made once, and not part of a control that goes on."""
+        return self.control == "change"
+
+    @property
+    def adds_up(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        """What clients have sent adds up to their controls; changes are past, and one may begin anew."""
+        return () if self.tells_changes else ("delta",)
 
     @property
     def takes_lengths(self) -> bool:
@@ -134,6 +159,7 @@ class FedCEF(Algorithm):
 
     def client_init(self, z0: Vector) -> State:
         names = (("c_i",) if self.own_part else ()) if self.is_shared else ("c_i", "v_i")
+        names = ("v_i",) if self.tells_changes else names
         return {**{name: z0.new_zeros(z0.shape) for name in names}, **super().client_init(z0)}
 
     def known(self, c: Vector, c_i: Vector) -> Vector:
@@ -156,6 +182,10 @@ class FedCEF(Algorithm):
         _, g_mean, state = corrected_steps(
             method, replica["z"], drift, oracle, self.regularizer, self.resumed(client), corrected=corrected
         )
+        if self.tells_changes:
+            v_i = client["v_i"] + g_mean
+            delta = self.compressor.compress(v_i, key)
+            return {"delta": delta}, {"v_i": v_i - delta.dense(), **self.carried(state)}
         memory = {} if self.is_shared else {"v_i": (1 - self.mixing) * client["v_i"] + self.mixing * g_mean}
         delta = self.compressor.compress(memory.get("v_i", g_mean) - known, key)
         own = {"c_i": c_i + delta.dense()} if "c_i" in client else {}
@@ -166,10 +196,13 @@ class FedCEF(Algorithm):
         scale = self.mixing * (share / self.share) if self.is_shared else share  # fewer may reply than were asked
         if self.downlink == "increment":
             return {"increment": received.without_loss("delta", scale)}, {}
-        c_mean = server["c"] + share * mean  # of all clients' c_i
+        c_mean = server["c"] + share * mean  # of all clients' c_i, or of what they have told and the server has not
         c = self.known(replica["c"], server["c"]) + scale * mean if self.is_shared else c_mean
         if self.downlink == "lossy":
             key = Key(received.key, received.key)
+            if self.tells_changes:
+                told = self.down_compressor.compress(c_mean, key)
+                return {"increment": told}, {"c": c_mean - told.dense()}
             return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c_mean}
         return {"z_tilde": Dense(replica["z"] - self.move * c)}, {"c": c_mean}
 
@@ -178,7 +211,7 @@ class FedCEF(Algorithm):
             z_tilde = down["z_tilde"].dense()
             return {"z": self.regularizer.prox(z_tilde, self.step), "c": (replica["z"] - z_tilde) / self.move}
         increment = down["increment"].dense()
-        c = replica["c"] + increment
+        c = increment if self.tells_changes else replica["c"] + increment
         squares = self._squares(replica, c)
         by = self._scale(squares)
         z = self.regularizer.prox(replica["z"] - self.move * by * c, self.step * by)

@@ -63,6 +63,8 @@ def run(
     network: Network | Mapping[str, Any] | None = None,
     oracle: OracleName = "auto",
     precision: Precision = "float32",
+    micro_batch: int = 0,
+    compile: bool = False,
     cuda_graphs: bool = True,
     store: StoreOptions | Mapping[str, Any] | str = StoreOptions(),
     cohort_chunk: int = 0,
@@ -106,6 +108,8 @@ def run(
             come too late (docs/network.md); None = no clock.
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
+        micro_batch: How many samples of a step go through the model at a time; 0 = all.
+        compile: Whether torch.compile makes kernels for the model.
         cuda_graphs: Whether a GPU replays a recording of the round.
         store: Where clients' states are kept: "table", "memory", "host" or "disk", or a section with more options.
         cohort_chunk: How many of a cohort's clients are in memory at a time; 0 = all.
@@ -142,6 +146,8 @@ def run(
         "network": network,
         "oracle": oracle,
         "precision": precision,
+        "micro_batch": micro_batch,
+        "compile": compile,
         "cuda_graphs": cuda_graphs,
         "store": store,
         "cohort_chunk": cohort_chunk,

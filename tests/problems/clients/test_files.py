@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcef import FedcefError, clients
+from fedcef import FedcefError, Problem, clients
 from fedcef.core.errors import ConfigError, DataError
 
 from .sources import Rows, problem, tables
@@ -36,12 +36,28 @@ def test_files_in_the_order_of_their_names(tmp_path):
     assert clients.from_folder(tmp_path, "[ab].npz").num_clients == 2
 
 
+def test_numbers_in_names_count_as_numbers(tmp_path):
+    names = ["client-2", "client-10", "client-9b", "client-09b", "other"]
+    for number, name in enumerate(names):
+        np.savez(tmp_path / f"{name}.npz", inputs=np.full((1, 1), number, "float32"), targets=np.zeros(1))
+    data = clients.from_folder(tmp_path)
+    found = [names[int(data.samples(i).inputs[0])] for i in range(5)]
+    assert found == ["client-2", "client-09b", "client-9b", "client-10", "other"]
+
+
+def test_words_in_files(tmp_path):
+    saved(tmp_path, 3, inputs=np.zeros((2, 4), "float32"), targets=np.array(["dog", "cat"]))
+    data, order = clients.from_folder(tmp_path), ["ant", "cat", "dog"]
+    task = Problem.build(torch.nn.Linear(4, 3), torch.nn.functional.cross_entropy, data, classes=order)
+    assert task.client_samples(2).targets.tolist() == [2, 1]
+
+
 def test_a_file_may_be_missing_until_its_client_is_needed(tmp_path):
     saved(tmp_path, 1)
     data = clients.from_folder(tmp_path, "{}.npz", num_clients=1_000_000)
     assert data.num_clients == 1_000_000
     assert len(data.samples(0)) == 2
-    with refused("The data of client 7 cannot be read: [Errno 2] No such file or directory"):
+    with refused(f"The data of client 7 cannot be read: there is no file {tmp_path / '7.npz'}."):
         data.samples(7)
 
 
@@ -59,12 +75,16 @@ def test_columns_and_a_transform(tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path):
     saved(tmp_path, 1, x=np.zeros((2, 4)), y=np.array(["cat", "dog"]))
-    with refused("The data of client 0 cannot be read: there is no column inputs; there are x, y."):
+    file = f"The data of client 0 cannot be read: in {tmp_path / '0.npz'}, "
+    with refused(file + "there is no column inputs; there are x, y."):
         clients.from_folder(tmp_path).samples(0)
-    with refused("The targets of client 0 are words or other objects, such as 'cat'; give numbers"):
+    with refused("The targets of client 0 are words or other objects, such as 'cat'; name the classes in their order"):
         clients.from_folder(tmp_path, inputs="x", targets="y").samples(0)
+    saved(tmp_path, 1, inputs=np.zeros((2, 4)), targets=np.array(["cat", 7], dtype=object))
+    with refused(file + "targets is an array of Python objects, which is not read, since that could run code; save it"):
+        clients.from_folder(tmp_path).samples(0)
     (tmp_path / "0.npz").write_bytes(b"broken")
-    with refused("The data of client 0 cannot be read: "):
+    with refused(file):
         clients.from_folder(tmp_path).samples(0)
     (tmp_path / "0.csv").write_text("1, 2")
     with refused(
@@ -89,7 +109,7 @@ def test_folders_that_hold_no_clients(tmp_path):
 def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "0.parquet").touch()
-    with refused("The data of client 0 cannot be read: reading .parquet needs pyarrow; pip install pyarrow."):
+    with refused(f"The data of client 0 cannot be read: in {tmp_path / '0.parquet'}, reading .parquet needs pyarrow"):
         clients.from_folder(tmp_path).samples(0)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import DataError
-from fedcef.problems.arrays import to_tensor
+from fedcef.problems.arrays import to_column, to_tensor
 
 Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """transform(inputs, targets): what is done to a client's samples after they are read."""
@@ -27,19 +27,17 @@ def listed(names: Names) -> list[str]:
 def read_columns(
     table: Mapping[str, Any], client: int, inputs: Names, targets: Names, transform: Transform | None
 ) -> tuple[Tensor, Tensor]:
-    """A client's inputs and targets from its table, by the names of columns."""
-    pair = (
-        _vectors(table, inputs, f"The inputs of client {client}"),
-        _vectors(table, targets, f"The targets of client {client}"),
-    )
-    return pair if transform is None else transform(*pair)
+    """A client's inputs and targets from its table, by the names of columns; targets may be words."""
+    found = _vectors(table, inputs, f"The inputs of client {client}", to_tensor)
+    labels = _vectors(table, targets, f"The targets of client {client}", to_column)
+    return (found, labels) if transform is None else transform(found, labels)
 
 
-def _vectors(table: Mapping[str, Any], names: Names, what: str) -> Tensor:
+def _vectors(table: Mapping[str, Any], names: Names, what: str, read: Callable[[Any, str], Any]) -> Any:
     for name in listed(names):
         if name not in table:
             raise DataError(f"there is no column {name}; there are {', '.join(map(str, table))}.")
-    columns = [to_tensor(_array(table[name]), what) for name in listed(names)]
+    columns = [read(_array(table[name]), what) for name in listed(names)]
     return columns[0] if isinstance(names, str) else torch.stack(columns, -1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -34,8 +35,9 @@ def from_folder(
 
     Args:
         folder: Where the files are.
-        pattern: Which files; clients are numbered in the order of their names.  Or a name with the client's number in
-            it, such as "client-{}.npz": then the folder is not listed, and need not hold the others' files.
+        pattern: Which files; clients are numbered in the order of their names, "client-2.npz" before "client-10.npz".
+            Or a name with the client's number in it, such as "client-{}.npz": then the folder is not listed, and need
+            not hold the others' files.
         num_clients: N; only for a pattern with a number.
         inputs: The array or column of the inputs.  Several columns of numbers make one vector for each sample.
         targets: Likewise.
@@ -57,7 +59,12 @@ def from_folder(
         path = files.path(client)
         if path.suffix not in _READERS:
             raise DataError(f"{path.name} is of no known kind; there are {', '.join(_READERS)}.")
-        return read_columns(_READERS[path.suffix](path, names), client, inputs, targets, transform)
+        try:
+            return read_columns(_READERS[path.suffix](path, names), client, inputs, targets, transform)
+        except FileNotFoundError:
+            raise DataError(f"there is no file {path}.") from None
+        except Exception as error:
+            raise DataError(f"in {path}, {str(error) or type(error).__name__}") from error
 
     return LoadedData(read, files.count, cache=cache)
 
@@ -93,15 +100,33 @@ class _Listed:
                 f"The folder {folder} has no files {pattern} of the kinds {', '.join(_READERS)}; there must be one for "
                 "each client."
             )
-        self._folder, self._names, self.count = folder, np.sort(np.array(known)), len(known)
+        self._folder, self._names, self.count = folder, np.array(sorted(known, key=_in_words_and_numbers)), len(known)
 
     def path(self, client: int) -> Path:
         return self._folder / os.fsdecode(self._names[client].item())
 
 
+def _in_words_and_numbers(name: bytes) -> tuple[list[bytes | int], bytes]:
+    """What names are sorted by: client-2 comes before client-10."""
+    parts = re.split(rb"(\d+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
+
+
 def _read_npz(path: Path, names: list[str]) -> Mapping[str, Any]:
     with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] if name in names else None for name in arrays.files}
+        return {name: _array_of(arrays, name) if name in names else None for name in arrays.files}
+
+
+def _array_of(arrays: Any, name: str) -> Any:
+    try:
+        return arrays[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise DataError(
+            f"{name} is an array of Python objects, which is not read, since that could run code; save it as numbers, "
+            f"or words as text: np.asarray({name}, dtype=str)."
+        ) from None
 
 
 def _read_safetensors(path: Path, names: list[str]) -> Mapping[str, Any]:

@@ -66,6 +66,7 @@ bench: $(VENV)/.has-demo
 
 fuzz: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python fuzz/fuzz_wire.py
+	OMP_NUM_THREADS=1 $(BIN)/python fuzz/fuzz_time.py
 
 # The site, and the tests of what makes its pages.
 docs: $(VENV)/.has-docs
@@ -83,6 +84,7 @@ compare-runs: $(VENV)/.has-test
 # Small faults put into the central modules, one at a time: the tests must notice every one.
 mutants: $(VENV)/.has-test
 	$(BIN)/python tools/mutants.py
+	$(BIN)/python tools/write_mutants.py
 
 # Wheel and sdist, and the tests that make sense for an installed package.
 wheel:

@@ -126,7 +126,7 @@ def mutants(module: str) -> Iterator[Mutant]:
         for new in _changed(node):
             before, after = (ast.unparse(getattr(one, "test", one)) for one in (node, new))
             line: int = getattr(node, "lineno", 0)
-            yield Mutant(module, line, before, after, _with(tree, node, new), lines[line])
+            yield Mutant(module, line, before, after, with_node(tree, node, new), lines[line])
 
 
 def _says_nothing(node: ast.AST) -> bool:
@@ -177,7 +177,7 @@ def _changed(node: ast.AST) -> Iterator[ast.AST]:
         yield new
 
 
-def _with(tree: ast.Module, node: ast.AST, new: ast.AST) -> str:
+def with_node(tree: ast.Module, node: ast.AST, new: ast.AST) -> str:
     """The module's source with one node in another's place."""
 
     class Put(ast.NodeTransformer):
@@ -258,7 +258,7 @@ def main() -> None:
     survivors: list[Mutant] = []
     rows: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        place = _copied(Path(folder) / "tree")
+        place = copied(Path(folder) / "tree")
         import_libraries()
         for module, found in todo.items():
             passes, why = survives(None, place, TESTS[module])
@@ -282,7 +282,7 @@ def main() -> None:
     sys.exit(bool(survivors))
 
 
-def _copied(place: Path) -> Path:
+def copied(place: Path) -> Path:
     for name in COPIED:
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", place)

@@ -147,12 +147,22 @@ def test_a_client_that_is_started_again_comes_back_under_another_node_id(tmp_pat
 
 def test_a_straggler_s_reply_is_late_and_counted(tmp_path):
     settings = small_settings("fedcef", rounds=6)
-    deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, min_clients=3))
+    deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, min_clients=3, misses=0))
     deployed.grid.nodes[4].slow_s = 60.0
     deployed.run()
     assert [record["accepted"] for record in deployed.records] == [4] * 6
     assert set(refused(deployed)) == {"late"}
     assert deployed.grid.now > 300
+
+
+def test_a_client_without_its_data_is_asked_less_and_less_often(tmp_path):
+    deployed = Deployed(small_settings("fedcef", rounds=20), tmp_path, deployment=DeploymentSettings(deadline_s=50))
+    deployed.grid.nodes[3].fails = 1000
+    deployed.run()
+    orders = [message for message in deployed.grid.nodes[3].seen if message.metadata.message_type == "train"]
+    rounds = [int(message.metadata.group_id) for message in orders]
+    assert rounds == [0, 0, 0, 0, 1, 2, 4, 8, 16]
+    assert any("Client 3 failed in round 0" in sentence for sentence in deployed.told)
 
 
 def test_a_client_that_fails_is_asked_again(tmp_path):

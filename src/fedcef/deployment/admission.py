@@ -47,6 +47,7 @@ class OpenRound:
     given_up: set[int] = field(default_factory=set)
     again: Counter[int] = field(default_factory=Counter)  # unusable replies, by client
     refused: Counter[str] = field(default_factory=Counter)
+    enough_since: float | None = None  # when the quorum was there
     why: dict[int, str] = field(default_factory=dict)  # what those say that were given up in this attempt
 
     @property

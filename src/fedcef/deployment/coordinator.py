@@ -11,6 +11,7 @@ Whoever drives it passes the time and the bytes.  It may be dropped at any point
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment.admission import ABOUT_ANOTHER, HELPED_BY_ASKING, OpenRound, Verdict, examine, outliers
+from fedcef.deployment.attendance import Attendance
 from fedcef.deployment.checks import Unusable, largest_reply
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Order
@@ -45,6 +47,7 @@ class Coordinator:
         self.connected = list(range(self.protocol.num_clients))
         self.sent, self.received = state.note["sent"], state.note["received"]
         self._between: Counter[str] = Counter()  # refused while no round was open
+        self._attendance = Attendance(0 if self.needed == self.protocol.num_clients else self.deployment.misses)
 
     @classmethod
     def new(
@@ -143,7 +146,9 @@ class Coordinator:
         else:
             self.open.attempt += 1
             self.open.began = now
-        self.open.cohort = set(self._cohort(self.round, self.open.attempt)) | self.open.accepted.keys()
+        asked = self._cohort(self.round, self._attendance, self.open.attempt)
+        self.open.cohort = {*asked, *self.open.accepted}
+        self.open.enough_since = None
         self.open.given_up.clear()
         self.open.why.clear()
         self.open.again.clear()
@@ -203,8 +208,11 @@ class Coordinator:
             return None
         accepted = [self.open.accepted[client] for client in sorted(self.open.accepted)]
         ended = self.state.end_round(accepted)
+        attendance = self._attendance.after(self.round, self.open.cohort, self.open.accepted)
         note = {
-            "listeners": self._cohort(self.round + 1),
+            "listeners": self._cohort(self.round + 1, attendance),
+            "missed": sorted(self.open.waited_for),
+            "work_s": round(max(one.result.seconds for one in accepted), 3),
             "refused": dict(self.open.refused),
             "sent": self.sent,
             "received": self.received,
@@ -212,8 +220,8 @@ class Coordinator:
             "largest_median": largest_median,
         }
         self.state.commit(accepted, ended, note)
-        self.open = None
-        return self.state.write_down(len(accepted))
+        self.open, self._attendance = None, attendance
+        return self.state.write_down()
 
     def finish(self) -> Record:
         """Write the model and the summary of a run whose rounds are over."""
@@ -221,9 +229,12 @@ class Coordinator:
 
     # what is behind it
 
-    def _cohort(self, number: int, attempt: int = 0) -> list[int]:
-        """Those who are asked in a round, among the connected."""
-        return self.protocol.rounds.cohort_among(self.connected, number, attempt)
+    def _cohort(self, number: int, attendance: Attendance, attempt: int = 0) -> list[int]:
+        """Those who are asked in a round, among the connected; another attempt leaves nobody out."""
+        resting = set() if attempt else attendance.resting(number)
+        awake = [client for client in self.connected if client not in resting]
+        who = awake if len(awake) >= self.needed else self.connected
+        return self.protocol.rounds.cohort_among(who, number, attempt)
 
     def _order(self, client: int) -> bytes:
         """Do this round; with the log entries that the client has not seen, or a snapshot if that is shorter."""
@@ -234,9 +245,14 @@ class Coordinator:
         return order
 
     def _over(self, now: float) -> bool:
-        return self.open is not None and (
-            self.open.everyone_answered or now - self.open.began >= self.deployment.deadline_s
-        )
+        if self.open is None:
+            return False
+        enough = max(self.needed, math.ceil(self.deployment.quorum * len(self.open.cohort)))
+        if len(self.open.accepted) >= enough and self.open.enough_since is None:
+            self.open.enough_since = now
+        since = self.open.enough_since
+        grace_is_over = since is not None and now - since >= self.deployment.grace_s
+        return self.open.everyone_answered or grace_is_over or now - self.open.began >= self.deployment.deadline_s
 
     def _refuse(self, client: int | None, identity: str, why: Unusable) -> Verdict:
         """Count and note a reply that is not taken; where asking again can help, do."""
@@ -247,7 +263,9 @@ class Coordinator:
             self.open.refused[why.reason] += 1
             if client is not None and client in self.open.waited_for and why.reason not in ABOUT_ANOTHER:
                 self.open.again[client] += 1
-                if why.reason in HELPED_BY_ASKING and self.open.again[client] <= self.deployment.retries:
+                in_vain = why.reason == "client failed" and self._attendance.missed(client) > 0
+                retries = 0 if in_vain else self.deployment.retries
+                if why.reason in HELPED_BY_ASKING and self.open.again[client] <= retries:
                     order = self._order(client)
                 else:
                     self.open.given_up.add(client)

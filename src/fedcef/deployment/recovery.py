@@ -83,20 +83,19 @@ def replay(state: ServerState) -> None:
     known = {record["round"]: record for record in state.folder.records()}
     complete = list(known) == list(range(end + 1))
     if state.round not in known:  # where the snapshot was taken can be measured again
-        accepted_before = sum(stamp is not None and stamp.round == state.round - 1 for stamp in state.last)
-        known[state.round] = state.record(state.round, accepted_before)
+        known[state.round] = state.record()
     while state.round < end:
-        accepted = _play_again(state, was_over=state.round < recorded)
+        _play_again(state, was_over=state.round < recorded)
         if state.round not in known:
-            known[state.round] = state.record(state.round, accepted)
+            known[state.round] = state.record()
     if lost := set(range(end + 1)) - known.keys():
         state.tell(f"{state.folder.rounds} has lost the records of {len(lost)} rounds; the run goes on without them.")
     if not complete:
         _write_records(state, known)
 
 
-def _play_again(state: ServerState, was_over: bool) -> int:
-    """End the next round from its replies; how many there are."""
+def _play_again(state: ServerState, was_over: bool) -> None:
+    """End the next round from its replies."""
     note = state.replies.note(state.round)
     if note is None:
         raise RunError(
@@ -114,7 +113,6 @@ def _play_again(state: ServerState, was_over: bool) -> int:
         _, replica = state.protocol.follow(state.round, state.replica, logged)
         ended = replace(ended, frame=logged, replica=replica)
     state.adopt(accepted, ended, note)
-    return len(accepted)
 
 
 def _accepted(state: ServerState, reply: bytes) -> AcceptedReply:

@@ -157,12 +157,12 @@ class ServerState:
         self.adopt(accepted, ended, note)
         self.log.forget(longer_than=self.whole_size)
 
-    def write_down(self, accepted: int) -> Record:
+    def write_down(self) -> Record:
         """The record of the round that has just ended, and every M rounds a snapshot.
 
         The round is over whether this succeeds or not: a full disk is told, and stops the next round.
         """
-        record = self.record(self.round, accepted)
+        record = self.record()
         self._unwritten += json.dumps(record) + "\n"
         try:
             self._write_lines()
@@ -233,8 +233,8 @@ class ServerState:
         for known in ("contexts", "replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
             self.__dict__.pop(known, None)
 
-    def record(self, round_: int, accepted: int) -> Record:
-        """The line of rounds.jsonl on the state after so many rounds."""
-        due = self.evaluate is not None and self.protocol.settings.is_evaluated(round_)
+    def record(self) -> Record:
+        """The line of rounds.jsonl on the state after the last round."""
+        due = self.evaluate is not None and self.protocol.settings.is_evaluated(self.round)
         measures = self.evaluate(self.model(), self.statistics()) if self.evaluate is not None and due else {}
-        return record_of(round_, self.ledger, self.note, accepted, measures)
+        return record_of(self.round, self.ledger, self.note, self.last, measures)

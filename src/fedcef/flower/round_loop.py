@@ -151,7 +151,9 @@ class RoundLoop:
         if back.message is not None:
             verdict = self._server.receive(identity, bytes_of(back.message))
         elif self._server.open is not None and back.sent.round == self._server.round:
-            self._tell(f"{identity} failed in round {back.sent.round}: {back.why}")
+            number = self._server.state.roster.number(identity)
+            who = identity if number is None else f"Client {number}"
+            self._tell(f"{who} failed in round {back.sent.round}: {back.why}")
             verdict = self._server.failed(identity, back.why)
         else:
             return None, None

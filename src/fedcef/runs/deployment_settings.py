@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedcef.core.ranges import Count, NonNegative, NotNegative, Positive
 
@@ -18,6 +18,13 @@ class DeploymentSettings(BaseModel):
     """A round with fewer accepted replies does not end."""
     deadline_s: Positive = 600.0
     """When a round may end without those who have not answered."""
+    quorum: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """When so large a share of those who were asked has answered, the others have `grace_s` more; 1 = the deadline."""
+    grace_s: NonNegative = 30.0
+    """How long a round goes on after its quorum is there."""
+    misses: NotNegative = 3
+    """A client that misses so many rounds in a row is asked in every second round, then in every fourth, and so on to
+    every 32nd, until it takes part again; 0 = in every round.  Methods that need everyone ask everyone."""
     patience_s: NonNegative = 60.0
     """How long the first round waits for all clients; then it begins with those who are there, if they are enough."""
     outlier_factor: NonNegative = 100.0

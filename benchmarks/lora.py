@@ -1,6 +1,6 @@
 """Adapters on clients: a GPT is trained on one half of the standard library, and adapted to the other by low rank.
 
-    python benchmarks/lora.py [--rounds 60] [--rank 4] [--seed 0] [--small] [--out FOLDER]
+    python benchmarks/lora.py [--rounds 30] [--rank 4] [--seed 0] [--small] [--out FOLDER]
 
 Half of the library's packages, joined, train a small GPT in one place.  The other half is dealt to eight clients, who
 have the trained model and send adapters alone: W + BA in every linear layer, with B = 0 at first (Hu et al., LoRA,
@@ -42,8 +42,8 @@ class Size:
 
     context: int = 64
     layers: int = 2
-    width: int = 96
-    pretraining: int = 60  # rounds of 20 steps
+    width: int = 64
+    pretraining: int = 30  # rounds of 20 steps
     tokens: int = 250_000  # of each client
 
 
@@ -122,15 +122,15 @@ def methods(rounds: int) -> dict[str, tuple[Algorithm, int]]:
     """What is compared, and for how many rounds."""
     common: dict[str, Any] = {"local_steps": 10, "local_lr": 3e-3}
     update = AdamW(memory="client", warmup=20, schedule="cosine", final=0.1)
-    sparse: dict[str, Any] = {
-        "compressor": TopK(ratio=0.05, values="sign"),
-        "down_compressor": TopK(ratio=0.05, values="sign"),
-        "downlink": "lossy",
-        "index_code": "context",
-    }
+
+    def sparse(ratio: float) -> FedCEF:
+        signs = TopK(ratio=ratio, values="sign")
+        ways: dict[str, Any] = {"compressor": signs, "down_compressor": signs, "downlink": "lossy"}
+        return FedCEF(**common, **ways, local_update=update, control="direction", index_code="context")
+
     return {
         "FedAvg": (FedAvg(**common, local_update=update), rounds),
-        "FedCEF": (FedCEF(**common, **sparse, local_update=update, control="direction"), 2 * rounds),
+        **{f"FedCEF, {ratio:.0%} both ways": (sparse(ratio), 2 * rounds) for ratio in (0.03, 0.1)},
     }
 
 
@@ -141,7 +141,7 @@ def bytes_at(points: Sequence[Point], target: float) -> int | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--small", action="store_true", help="a few seconds, to see that it works")

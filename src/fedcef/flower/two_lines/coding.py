@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcef.compressors import Compressor
-from fedcef.compressors.value_coders import coded
 from fedcef.core.errors import ProblemError
 from fedcef.core.rng import Key, Purpose, data_key
-from fedcef.wire import Dense, FrameKind, WireError, decode, encode
+from fedcef.wire import FrameKind, Nonzeros, WireError, decode, encode
 from fedcef.wire.forms.nonzeros import EveryBit
 from fedcef.wire.frame import FRAME
 from fedcef.wire.payload import MODERATE
@@ -46,9 +45,12 @@ def difference(kind: FrameKind, version: int, values: Tensor, compressor: Compre
 
 
 def beginning(version: int, values: Tensor) -> tuple[bytes, Tensor]:
-    """A piece of the first model as a frame, in half precision where its numbers allow, and what everyone gets."""
+    """A piece of the first model as a frame, in half precision where its numbers allow, and what everyone gets.
+
+    Where it is zero nothing is sent, as for adapters and linear models that begin there.
+    """
     half = bool((values.abs() <= _LARGEST_HALF).all())
-    payload = Dense(coded(values, "float16" if half else "float32", 0))
+    payload = Nonzeros(values.half() if half else values)
     return encode({_PART: payload}, FrameKind.DOWN, version), payload.dense().float()
 
 

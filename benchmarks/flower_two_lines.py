@@ -1,0 +1,377 @@
+"""What two lines do for an app that is not ours: Flower's quickstarts, compressed and not, and what a message costs.
+
+    python benchmarks/flower_two_lines.py study|simulated|faults|deployed|overhead [--app pytorch] [--write]
+
+    study       compressors and rules, on three seeds that nothing else uses, in one process
+    simulated   the apps of examples/flower_quickstart_* on Flower's simulation engine (Ray), ten nodes, three seeds
+    faults      the same in one process, with replies lost and doubled, nodes started again, and disks lost
+    deployed    real processes: a SuperLink and three SuperNodes, one of them killed and started again
+    overhead    milliseconds and memory of packing and unpacking a message of 4.5 and 100 million parameters
+
+Every run is by the apps as they are; without compression they run with up = down = "identity", which is the app without
+our lines, bit for bit (tests/flower/test_two_lines.py).  Bytes are those of all records that an app hands to Flower, up
+and down, evaluation included; Flower's own envelope, 1 to 2 kB a message, is in neither count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from measure import machine, write
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent / "tests" / "flower"
+APPS = {name: HERE.parent / "examples" / f"flower_quickstart_{name}" for name in ("pytorch", "sklearn", "numpy")}
+SEEDS = (1, 2, 3)
+STUDIED = (101, 102, 103)
+PLAIN = {"up": "identity", "down": "identity"}
+LOCAL = """[superlink.local]
+address = ":local:"
+options.num-supernodes = 10
+options.backend.client-resources.num-cpus = 1
+options.backend.init-args.num-cpus = {cpus}
+"""
+
+
+def loaded(path: Path) -> ModuleType:
+    """A module by its file: the tests know how to start and end a deployment."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """Accuracy and bytes of a run folder."""
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    return {
+        "rounds": last["round"],
+        "accuracy": last["accuracy"],
+        "bytes": last["wire_up_bytes"] + last["wire_down_bytes"],
+        "plain_bytes": last["paper_up_bytes"] + last["paper_down_bytes"],
+        "up_bytes": last["wire_up_bytes"],
+        "down_bytes": last["wire_down_bytes"],
+        "seconds": last["wall_s"],
+    }
+
+
+def told(name: str, seed: int, plain: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """One comparison, printed and for the record."""
+    row = {
+        "app": name,
+        "seed": seed,
+        "plain": plain,
+        "compressed": ours,
+        "times_fewer_bytes": plain["bytes"] / ours["bytes"],
+        "points_lost": 100 * (plain["accuracy"] - ours["accuracy"]),
+    }
+    print(
+        f"  {name:8} seed {seed}  {100 * plain['accuracy']:6.2f}% -> {100 * ours['accuracy']:6.2f}%  "
+        f"{row['times_fewer_bytes']:6.1f} times fewer bytes  ({plain['seconds']:.0f} s, {ours['seconds']:.0f} s)",
+        flush=True,
+    )
+    return row
+
+
+# on Flower's simulation engine
+
+
+def simulated(names: list[str]) -> list[dict[str, Any]]:
+    """The apps by `flwr run`, on Ray."""
+    tools, rows = loaded(TESTS / "deployment.py"), []
+    for name in names:
+        with (
+            tempfile.TemporaryDirectory() as place,
+            tools.Deployment(Path(place) / "lab", secure=False, app=APPS[name]) as lab,
+        ):
+            (lab.home / "config.toml").write_text(LOCAL.format(cpus=os.cpu_count()))
+            for seed in SEEDS:
+                found = {}
+                for kind, changes in (("plain", PLAIN), ("compressed", {})):
+                    folder = Path(place) / f"{kind}-{seed}"
+                    flower_run(lab, "local", folder, seed=seed, **changes, **{"state-dir": f"{place}/states"})
+                    found[kind] = outcome(folder)
+                rows.append(told(name, seed, found["plain"], found["compressed"]))
+    return rows
+
+
+def flower_run(lab: Any, connection: str, folder: Path, wait: bool = True, **config: Any) -> Any:
+    """`flwr run` with a run folder."""
+    given = " ".join(f"{key}={json.dumps(value)}" for key, value in {"folder": str(folder), **config}.items())
+    process = lab.start("run", "flwr", "run", str(lab.app), connection, "--stream", "--run-config", given)
+    if wait:
+        ended(lab, process, folder)
+    return process
+
+
+def ended(lab: Any, process: Any, folder: Path) -> None:
+    """Wait for the end of a run, which its summary tells."""
+    while not (folder / "summary.json").exists():
+        if process.poll() is not None and not (folder / "summary.json").exists():
+            time.sleep(2.0)
+            if not (folder / "summary.json").exists():
+                raise SystemExit(f"The run ended without a result:\n{lab.log('run')[-3000:]}")
+        time.sleep(0.5)
+    process.wait(120)
+
+
+# deployed
+
+
+def deployed(names: list[str], rounds: int = 20) -> list[dict[str, Any]]:
+    """The apps over real processes; in the compressed run one SuperNode is killed and started again."""
+    tools, rows = loaded(TESTS / "deployment.py"), []
+    for name in names:
+        with (
+            tempfile.TemporaryDirectory() as place,
+            tools.Deployment(Path(place) / "lab", secure=False, app=APPS[name]) as lab,
+        ):
+            lab.superlink()
+            nodes = [lab.supernode(number) for number in range(3)]
+            lab.connected(*(f"node-{number}" for number in range(3)))
+            options = {
+                "num-server-rounds": rounds,
+                "num-partitions": 3,
+                "fraction-evaluate": 0.0,
+                "seed": SEEDS[0],
+                "timeout": 40,
+            }
+            found = {}
+            for kind, changes in (("plain", PLAIN), ("compressed", {})):
+                folder = Path(place) / kind
+                process = flower_run(lab, "lab", folder, wait=False, **options, **changes)
+                if kind == "compressed":
+                    past(lab, process, folder, rounds // 3)
+                    nodes[1].kill()
+                    nodes[1].wait()
+                    lab.supernode(1, name="node-1-again")
+                ended(lab, process, folder)
+                found[kind] = outcome(folder)
+            rows.append(told(name, SEEDS[0], found["plain"], found["compressed"]))
+    return rows
+
+
+def past(lab: Any, process: Any, folder: Path, rounds: int) -> None:
+    """Wait until so many rounds are over."""
+    lines = folder / "rounds.jsonl"
+    lab.wait_for(
+        f"round {rounds}", lambda: lines.exists() and len(lines.read_text().splitlines()) > rounds, process, "run"
+    )
+
+
+# in one process
+
+
+def in_process(
+    name: str, seed: int, options: dict[str, Any], place: Path, prepare: Any = None, nodes: int = 10
+) -> dict[str, Any]:
+    """An app over the tests' grid, where a message goes straight to its handler."""
+    import tomllib
+
+    grids = loaded(TESTS / "in_process.py")
+    sys.path.insert(0, str(APPS[name]))
+    client = importlib.import_module(f"quickstart_{name}.client_app").app
+    server = importlib.import_module(f"quickstart_{name}.server_app").app
+    config = tomllib.loads((APPS[name] / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    folder = place / f"{name}-{seed}-{random.SystemRandom().getrandbits(32):x}"
+    config |= {"seed": seed, "folder": str(folder / "run"), **options}
+
+    class Grid(grids.InProcessGrid):
+        run = property(lambda self: None)
+
+        def get_node_ids(self) -> list[int]:
+            return [node.node_id for node in self.nodes if node.online]
+
+    from flwr.app import Context, RecordDict
+
+    grid = Grid(client, config, state=folder / "states", clients=nodes)
+    grid.clock = time.monotonic
+    if prepare is not None:
+        prepare(grid, folder / "states", random.Random(seed))
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+    server(grid, context)
+    return outcome(folder / "run")
+
+
+def misfortune(grid: Any, states: Path, chance: random.Random) -> None:
+    """One reply in ten is lost, one in ten comes twice; nodes are restarted under other ids, and lose their disks."""
+    import shutil
+
+    push, pull = grid._push, grid.pull_messages
+
+    def pushing(message: Any) -> Any:
+        identifier = push(message)
+        if message.metadata.message_type == "train" and chance.random() < 0.1:
+            due = grid._due.pop(identifier)
+            from flwr.app import Error, Message
+
+            grid._due[identifier] = (due[0], Message(Error(5, "The reply was lost."), reply_to=message))
+        if chance.random() < 0.02:
+            node = chance.choice(grid.nodes)
+            node.node_id = chance.getrandbits(40)
+        if chance.random() < 0.005:
+            shutil.rmtree(states / f"client-{chance.randrange(len(grid.nodes))}", ignore_errors=True)
+        return identifier
+
+    def pulling(ids: Any) -> list[Any]:
+        return [reply for reply in pull(ids) for _ in range(1 + (chance.random() < 0.1))]
+
+    grid._push, grid.pull_messages = pushing, pulling
+
+
+def faults(names: list[str]) -> list[dict[str, Any]]:
+    """The apps with everything that can go wrong with a message, against the same without compression or misfortune."""
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        for name in names:
+            for seed in SEEDS:
+                plain = in_process(name, seed, PLAIN, Path(place))
+                ours = in_process(name, seed, {}, Path(place), misfortune)
+                rows.append(told(name, seed, plain, ours))
+    return rows
+
+
+def study(names: list[str]) -> list[dict[str, Any]]:
+    """Compressors, on seeds of their own."""
+    choices = [
+        ("identity", "identity"),
+        ("topk(0.01, sign)", "topk(0.02, sign)"),
+        ("topk(0.02, sign)", "topk(0.05, sign)"),
+        ("topk(0.04, sign)", "topk(0.08, sign)"),
+        ("topk(0.02, log3)", "topk(0.05, log3)"),
+        ("layerwise_topk(0.02, sign)", "layerwise_topk(0.05, sign)"),
+        ("topk(0.02, sign, 0)", "topk(0.05, sign, 0)"),
+        ("scaled_sign", "scaled_sign"),
+    ]
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        for name in names:
+            for up, down in choices:
+                found = [in_process(name, seed, {"up": up, "down": down}, Path(place)) for seed in STUDIED]
+                mean = statistics.mean(one["accuracy"] for one in found)
+                fewer = statistics.mean(one["plain_bytes"] / one["bytes"] for one in found)
+                print(f"  {name:8} {up:28} {down:28} {100 * mean:6.2f}%  {fewer:6.1f} times fewer bytes", flush=True)
+                rows.append({"app": name, "up": up, "down": down, "accuracy": mean, "times_fewer_bytes": fewer})
+    return rows
+
+
+# what a message costs
+
+
+def overhead(sizes: list[int]) -> list[dict[str, Any]]:
+    """Packing and unpacking on both sides, by one node and one server in this process; medians of the later rounds."""
+    return [overhead_of(size) for size in sizes]
+
+
+def overhead_of(size: int) -> dict[str, Any]:
+    """One size: seconds of each step, and the largest memory beyond the models themselves."""
+    import torch
+    from flwr.app import Array, RecordDict
+
+    from fedcef.flower.two_lines.messages import Order
+    from fedcef.flower.two_lines.node import Node
+    from fedcef.flower.two_lines.notation import compressor
+    from fedcef.flower.two_lines.server import Server
+    from fedcef.flower.two_lines.store import NodeStore
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    layers = 8
+    model = {f"layer{i}": rng.standard_normal(size // layers, np.float32) for i in range(layers)}
+    change = rng.standard_normal(size // layers, np.float32) * 1e-2
+    server = Server(compressor("topk(0.01, sign)"), compressor("topk(0.02, sign)"))
+    times: dict[str, list[float]] = {
+        step: [] for step in ("server packs", "node unpacks", "node packs", "server unpacks")
+    }
+    bytes_: dict[str, list[int]] = {"down": [], "up": []}
+
+    def timed(step: str, call: Any) -> Any:
+        began = time.perf_counter()
+        result = call()
+        times[step].append(1e3 * (time.perf_counter() - began))
+        return result
+
+    with tempfile.TemporaryDirectory() as place:
+        store = NodeStore(Path(place) / "node" / "run")
+        for number in range(4):
+            for array in model.values():
+                array += np.roll(change, number)
+            record = {name: Array(array) for name, array in model.items()}
+
+            def pack(record: dict[str, Any] = record) -> Any:
+                from flwr.app import ArrayRecord
+
+                server.advance([RecordDict({"arrays": ArrayRecord(record)})])
+                return server.order(server.channels["arrays"], 7, {7})
+
+            blob, ordered = timed("server packs", pack)
+            node = Node(store, Order.decode(blob))
+            given = timed("node unpacks", node.receive)
+            after = {name: array + change for name, array in given.items()}
+
+            def answer(node: Node = node, after: Any = after) -> bytes:
+                found = node.answer(after)
+                assert found is not None
+                sent = found.encode()
+                node.keep(sent)
+                return sent
+
+            reply = timed("node packs", answer)
+            content = RecordDict({})
+            timed("server unpacks", lambda c=content, r=reply, o=ordered: server.take(c, "arrays", r, o, 7))
+            bytes_["down"].append(len(blob))
+            bytes_["up"].append(len(reply))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    row = {
+        "parameters": size,
+        "dense_bytes": 4 * size,
+        "bytes": {way: counts[-1] for way, counts in bytes_.items()},
+        "milliseconds": {step: statistics.median(found[1:]) for step, found in times.items()},
+        "peak_bytes": peak,
+        "peak_in_models": peak / (4 * size),
+    }
+    steps = "  ".join(f"{step} {ms:,.0f} ms" for step, ms in row["milliseconds"].items())
+    print(f"  {size:,} parameters: {steps}; peak {peak / 1e9:.2f} GB, {row['peak_in_models']:.1f} models", flush=True)
+    return row
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["study", "simulated", "faults", "deployed", "overhead"])
+    parser.add_argument("--app", choices=list(APPS), action="append")
+    parser.add_argument("--size", type=int, action="append", help="parameters; one a process, for its memory")
+    parser.add_argument("--write", action="store_true", help="add to benchmarks/results/flower_two_lines.json")
+    arguments = parser.parse_args()
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    names = arguments.app or list(APPS)
+    calls = {"study": study, "simulated": simulated, "faults": faults, "deployed": deployed}
+    rows = overhead(arguments.size or [4_460_106]) if arguments.what == "overhead" else calls[arguments.what](names)
+    if arguments.write:
+        path = HERE / "results" / "flower_two_lines.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        keys = {row.get("app", row.get("parameters")) for row in rows}
+        kept = [row for row in known.get(arguments.what, []) if row.get("app", row.get("parameters")) not in keys]
+        known |= {"machine": machine(), arguments.what: [*kept, *rows]}
+        write("flower_two_lines", known)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Flower's quickstart with a two-layer network in plain NumPy."""

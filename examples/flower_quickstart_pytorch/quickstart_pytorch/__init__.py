@@ -1,0 +1,1 @@
+"""Flower's quickstart with a small convolutional network in PyTorch."""

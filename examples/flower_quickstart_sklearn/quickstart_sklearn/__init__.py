@@ -1,0 +1,1 @@
+"""Flower's quickstart with logistic regression in scikit-learn."""

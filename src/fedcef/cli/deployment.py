@@ -80,8 +80,8 @@ def key(
 def status(folder: Folder) -> None:
     """Say how a run stands; leaves with 1 if somebody should look.
 
-    A run is well while a server works on it, or when it is finished; not if it was stopped or has diverged, nor if nothing
-    came for longer than its deadline.
+    A run is well while a server works on it, or when it is finished; not if it was stopped or has diverged, nor if
+    nothing came for longer than its deadline.
     """
     from fedcef.deployment.health import health_of
 

@@ -41,7 +41,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, in the order in which it is shown; a look that fails is a finding itself."""
-    looks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+    return collected(
         ("Versions", versions),
         ("Device", device),
         ("A run", trial_run),
@@ -49,6 +49,10 @@ def examine() -> list[Finding]:
         ("Disk", disk),
         ("Optional", extras),
     )
+
+
+def collected(*looks: tuple[str, Callable[[], Iterator[Finding]]]) -> list[Finding]:
+    """The findings of some looks, each under its heading."""
     findings = []
     for group, look in looks:
         try:

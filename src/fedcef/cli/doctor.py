@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedcef.cli.terminal import console, tell
+from fedcef.core.errors import ConfigError
 
 MARKS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "broken": ("✗", "red")}
 
@@ -20,15 +22,33 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
+    what: Annotated[
+        str | None, typer.Argument(metavar="[deployment]", help="What to look over; by default this installation.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    secrets: Annotated[
+        Path | None, typer.Option("--secrets", help="deployment: the folder with certificates and keys.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="HOST:PORT", help="deployment: whose clock to compare with.")
+    ] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Option("--folder", help="deployment: where states or runs are kept; may be repeated.")
+    ] = None,
 ) -> None:
-    """Look over this installation, and say what to repair.
+    """Look over this installation, or the machine of a deployment, and say what to repair.
 
-    Looks at versions, device, data, disk and optional packages; leaves with 1 if there is something to repair.
+    Looks at versions, device, data, disk and optional packages; for a deployment at code, environment, secrets, clock
+    and disk.  Leaves with 1 if there is something to repair.
     """
+    from fedcef.cli.deployment_diagnosis import Places, examine_deployment
     from fedcef.cli.diagnosis import examine
 
-    findings = examine()
+    if what not in (None, "deployment"):
+        raise ConfigError(f"fedcef doctor looks over this installation, or `deployment`; not {what!r}.")
+    if what is None and (secrets or server or folders):
+        raise ConfigError("--secrets, --server and --folder are for `fedcef doctor deployment`; leave them out.")
+    findings = examine_deployment(Places(secrets, server, tuple(folders or ()))) if what else examine()
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 from fedcef import FedAvg, Problem, clients, run
 from fedcef.core.errors import DataNote, ProblemError
+from fedcef.problems.counting import count_holdings
 
 
 def table(count=6, seed=0):
@@ -233,3 +234,12 @@ def test_tables_of_pandas():
     assert build([(x, categories)]).classes == ("ant", "bee", "cat")
     with refused("must be an (inputs, targets) pair of tensors or a map-style data set, not DataFrame"):
         build([frame])
+
+
+def test_what_clients_hold_is_told_by_the_names_of_classes():
+    x, y = table()
+    held = count_holdings(build([worded(x, y), worded(x[:2], y[:2])]))
+    assert held.classes == ("ant", "bee", "cat")
+    assert held.counts.tolist() == [[2, 2, 2], [0, 1, 1]]
+    live = build(clients.from_dataset([*zip(x, y, strict=True)], [[0, 1], [4, 5]]))
+    assert count_holdings(live).counts.tolist() == [[1, 1, 0], [0, 1, 1]]

@@ -35,7 +35,9 @@ def count_holdings(problem: Problem, most_classes: int = MOST_CLASSES) -> Holdin
     if len(classes) > most_classes:
         return Holdings(held, population=population)
     counts: Counts = (owners * len(classes) + numbers).bincount(minlength=len(sizes) * len(classes)).numpy()
-    return Holdings(held, tuple(classes.tolist()), counts.reshape(len(sizes), len(classes)), population=population)
+    return Holdings(
+        held, _names(problem, classes.tolist()), counts.reshape(len(sizes), len(classes)), population=population
+    )
 
 
 def _targets(problem: Problem) -> tuple[Tensor, Tensor, int]:
@@ -43,13 +45,13 @@ def _targets(problem: Problem) -> tuple[Tensor, Tensor, int]:
     data = problem.data
     if isinstance(data, PooledData):
         return data.sizes.cpu(), _flat(data.table.targets), 0
-    if isinstance(data, IndexedData):
+    if isinstance(data, IndexedData) and data.captures:  # a data set has no pool
         return data.sizes.cpu(), _flat(data.pool.targets[data.order]), 0
     everyone = data.num_clients <= MOST_READ
     some = torch.arange(data.num_clients)
     if not everyone:
         some = rng.subset(rng.fixed_key(), data.num_clients, MOST_READ)
-    if isinstance(data, PoolData) and data.equal_sizes:  # their numbers are computed, and no sample is touched
+    if isinstance(data, PoolData) and data.captures and data.equal_sizes:  # no sample is touched
         some = some.to(data.device)
         numbers = data.numbers(some, torch.arange(data.largest, device=data.device).expand(len(some), -1))
         tables = list(data.pool.targets[numbers])
@@ -57,6 +59,12 @@ def _targets(problem: Problem) -> tuple[Tensor, Tensor, int]:
         tables = [data.samples(client).targets for client in some.tolist()]
     sizes = torch.tensor([len(table) for table in tables])
     return sizes, _flat(torch.cat(tables)), 0 if everyone else data.num_clients
+
+
+def _names(problem: Problem, numbers: list[int]) -> tuple[int | str, ...]:
+    """The classes as they were handed in, where they were no numbers."""
+    known = len(problem.classes)
+    return tuple(str(problem.classes[number]) if 0 <= number < known else number for number in numbers)
 
 
 def _flat(targets: Tensor) -> Tensor:

@@ -318,23 +318,6 @@ def test_a_replayed_round_with_a_local_optimiser_is_the_round(options):
 
 
 @needs_cuda
-@pytest.mark.parametrize("parts", [2, 3])
-def test_a_cohort_in_parts_beside_each_other_is_the_cohort(parts, monkeypatch):
-    """Eager and recorded; whose clients are computed on which stream is nobody's business."""
-    monkeypatch.setattr("fedcef.simulation.workers.whole._FEW", 1)
-    problem = images("bfloat16")
-    algorithm = FedCEF(local_lr=0.02, local_steps=3, regularizer=L1(1e-4), compressor=TopK(ratio=0.1), mixing=0.5)
-    found = []
-    for number, graphs in ((1, True), (parts, False), (parts, True)):
-        monkeypatch.setattr("fedcef.oracles.batched.Batched.parts", number)
-        run = after(problem, algorithm, precision="bfloat16", oracle="batched", cuda_graphs=graphs)
-        found.append((run.model(), run.ledger.totals()))
-    for model, totals in found[1:]:
-        assert torch.equal(model, found[0][0])
-        assert totals == found[0][1]
-
-
-@needs_cuda
 def test_the_gpu_goes_where_the_cpu_goes():
     here, there = images("cpu"), images("float32")
     algorithm = FedCEF(local_lr=0.02, local_steps=3, regularizer=L1(1e-4), compressor=TopK(ratio=0.1), mixing=0.5)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class Batched(GradientOracle):
     """All clients' convolutional networks by kernels, on a GPU."""
 
-    parts = 2
-
     def __init__(self, problem: Problem, training: Training) -> None:
         super().__init__(problem, training)
         network = batched_network(problem, training)

@@ -24,9 +24,6 @@ class GradientOracle(ABC):
 
     captures: bool
     """Whether gradients leave the host alone, so that a CUDA graph can hold them."""
-    parts: int = 1
-    """In how many parts a cohort is best computed, one beside the other on a GPU."""
-
     def __init__(self, problem: Problem, training: Training) -> None:
         if problem.augment is not None and not training.batch_size:
             raise ConfigError(

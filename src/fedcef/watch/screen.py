@@ -17,6 +17,7 @@ from rich.text import Text
 
 from fedcef.core.amounts import format_bytes
 from fedcef.report.data.records import as_line
+from fedcef.watch.attended import attended, is_deployment
 from fedcef.watch.follow import Followed
 from fedcef.watch.words import draw_sparkline, format_duration, format_measure
 
@@ -28,6 +29,7 @@ COLORS = {"waiting": "dim", "running": "cyan", "finished": "green", "diverged": 
 CURVE = 24  # characters of a sparkline
 WIDE = 100  # characters of a terminal that takes all columns
 NOTES = 3  # the last ones are shown
+AWAY = 8  # clients that are named
 SILENT_S, SILENT_ROUNDS = 10.0, 5.0  # a run is called silent after this time, and after that of so many rounds
 
 
@@ -57,6 +59,12 @@ def _one(run: Followed) -> RenderableType:
     if run.last("transport_up_bytes") is not None:
         replies = f"last round: {run.last('accepted') or 0:.0f} accepted, {run.last('refused') or 0:.0f} refused"
         rows.add_row("on the network", _traffic(run, "transport"), Text(replies))
+    if is_deployment(run) and (
+        away := [f"{one.client} ({one.state})" for one in attended(run) if one.state != "there"]
+    ):
+        rows.add_row(
+            "clients", Text(f"{len(away)} not there"), Text(", ".join(away[:AWAY]) + (", …" if away[AWAY:] else ""))
+        )
     notes = (Text(as_line(note), "yellow") for note in run.notes[-NOTES:])
     return Group(title, rows, *notes, *_silence(run))
 

@@ -3,6 +3,8 @@
     /           a frame around the report, which asks for news and reloads the report when there are any
     /version    what there is to show, as JSON
     /report     the report itself, made when it is asked for and something is new
+    /deployment one screen for operators: the clients of deployed runs, who is late, what was refused
+    /metrics    the same and more as Prometheus reads it
 
 Only this machine can reach it, and only under the address that was printed: a page from elsewhere that lets its own
 name point here (DNS rebinding) is refused.
@@ -11,6 +13,7 @@ name point here (DNS rebinding) is refused.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -19,10 +22,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 
+from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import FedcefError, RunError
 from fedcef.report import load_runs, write_page
 from fedcef.report.page.render import make_environment
+from fedcef.watch.attended import attended, is_alive, is_deployment, reasons, seconds
+from fedcef.watch.follow import Followed
 from fedcef.watch.live import Watched
+from fedcef.watch.metrics import KIND, as_prometheus
+from fedcef.watch.words import format_duration
 
 HOST = "127.0.0.1"
 EVERY_MS = 3000
@@ -31,6 +39,7 @@ OUTER = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; frame-src 'self'; frame-ancestors 'none'"
 )
+STILL = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -71,6 +80,19 @@ class Site:
                 self._made = (version, self._make())
             return self._made[1]
 
+    def deployment(self) -> bytes:
+        """The clients of deployed runs."""
+        with self._lock:
+            self._watched.update()
+            runs = [_deployed(run) for run in self._watched.runs if is_deployment(run)]
+        return _TEMPLATES.get_template("deployment.html").render(runs=runs, every_s=EVERY_MS // 1000).encode()
+
+    def metrics(self) -> bytes:
+        """All runs in numbers."""
+        with self._lock:
+            self._watched.update()
+            return as_prometheus(self._watched.runs).encode()
+
     def _version(self) -> str:
         seen = [(str(run.path), run.version) for run in self._watched.runs]
         return sha256(json.dumps(seen).encode()).hexdigest()[:16]
@@ -110,7 +132,7 @@ class _Asked(BaseHTTPRequestHandler):
     server: ThreadingHTTPServer
 
     def do_GET(self) -> None:
-        """One of the three addresses, or a refusal."""
+        """One of the addresses, or a refusal."""
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._answer(403, "text/plain", b"Ask under the address that fedcef printed.\n", CLOSED)
@@ -122,6 +144,10 @@ class _Asked(BaseHTTPRequestHandler):
                 self._answer(200, "application/json", json.dumps(self.site.news()).encode(), CLOSED)
             case "/report":
                 self._answer(200, "text/html", self.site.report(), "frame-ancestors 'self'")
+            case "/deployment":
+                self._answer(200, "text/html", self.site.deployment(), STILL)
+            case "/metrics":
+                self._answer(200, KIND, self.site.metrics(), CLOSED)
             case _:
                 self._answer(404, "text/plain", b"There is nothing here.\n", CLOSED)
 
@@ -140,6 +166,26 @@ class _Asked(BaseHTTPRequestHandler):
 
 def _outer() -> bytes:
     return _TEMPLATES.get_template("site.html").render(every_ms=EVERY_MS).encode()
+
+
+def _deployed(run: Followed) -> dict[str, object]:
+    """What the operators' screen says of a run."""
+    alive, taken = is_alive(run), seconds(run)
+    state = run.status if run.over else "running" if alive else "stopped: no server works on it"
+    traffic = {way: format_bytes(run.last(f"transport_{way}_bytes") or 0) for way in ("up", "down")}
+    return {
+        "label": run.label,
+        "state": state,
+        "good": alive or run.status == "finished",
+        "round": run.round,
+        "rounds": run.rounds,
+        "silence": format_duration(time.time() - run.changed),
+        **traffic,
+        "took": format_duration(taken["round"]),
+        "work": format_duration(taken["work"]),
+        "clients": attended(run),
+        "reasons": reasons(run),
+    }
 
 
 def _sentence(text: str) -> bytes:

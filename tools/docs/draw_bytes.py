@@ -11,15 +11,15 @@ WIDTH, LEFT, BAR = 980, 300, 24
 COLORS = {"up: indices": "#e08a4a", "up: values": "#f3c39b", "down: indices": "#0072b2", "down: values": "#8cc3e6"}
 ALL = {
     "uncompressed": "uncompressed",
-    "float32 up, dense down (the paper)": "FedCEF, r = 1 %, as in the paper",
+    "float32 up, dense down (the paper)": "FedCEF, r = 1%, as in the paper",
     "float32, increment": "the same, lossless increments down",
-    "uniform4, lossy 0.02": "4 bits a value, 2 % down",
+    "uniform4, lossy 0.02": "4 bits a value, 2% down",
 }
 SMALL = {
     "float32, increment": "lossless increments",
     "uniform4, increment": "values in 4 bits",
-    "uniform4, lossy 0.05": "downlink compressed, 5 %",
-    "uniform4, lossy 0.02": "downlink compressed, 2 %",
+    "uniform4, lossy 0.05": "downlink compressed, 5%",
+    "uniform4, lossy 0.02": "downlink compressed, 2%",
     "sign, lossy 0.02": "signs for values",
 }
 

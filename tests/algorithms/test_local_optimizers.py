@@ -320,6 +320,10 @@ def test_changes_are_all_told_in_the_end():
 def test_changes_have_exact_zeros_and_are_for_everyone():
     method = FedCEF(**COMMON, local_lr=0.02 / L, control="change", downlink="lossy", down_compressor=TopK(ratio=0.2))
     assert int((simulate(method, PROBLEM, 400).points[-1] == 0).sum()) > 0
+    replicas, _, at_server = deploy(method, PROBLEM, 5)
+    together = simulate(method, PROBLEM, 5).replica
+    assert all(torch.equal(replica["z"], at_server["z"]) for replica in replicas)
+    torch.testing.assert_close(at_server["z"], together["z"], rtol=0, atol=1e-12)
     assert set(method.client_init(PROBLEM.z0)) == {"v_i"}
     assert method.adds_up == ()
     for wrong in ({"mixing": 0.5}, {"downlink": "dense"}, {"metric": "adam"}, {"share": 0.5}):

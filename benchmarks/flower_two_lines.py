@@ -38,12 +38,7 @@ APPS = {name: HERE.parent / "examples" / f"flower_quickstart_{name}" for name in
 SEEDS = (1, 2, 3)
 STUDIED = (101, 102, 103)
 PLAIN = {"up": "identity", "down": "identity"}
-LOCAL = """[superlink.local]
-address = ":local:"
-options.num-supernodes = 10
-options.backend.client-resources.num-cpus = 1
-options.backend.init-args.num-cpus = {cpus}
-"""
+LOCAL = '[superlink.local]\naddress = ":local:"\n'
 
 
 def loaded(path: Path) -> ModuleType:
@@ -101,12 +96,13 @@ def simulated(names: list[str]) -> list[dict[str, Any]]:
             tempfile.TemporaryDirectory() as place,
             tools.Deployment(Path(place) / "lab", secure=False, app=APPS[name]) as lab,
         ):
-            (lab.home / "config.toml").write_text(LOCAL.format(cpus=os.cpu_count()))
+            (lab.home / "config.toml").write_text(LOCAL)
+            lab.environment["FEDCEF_STATE"] = f"{place}/states"
             for seed in SEEDS:
                 found = {}
                 for kind, changes in (("plain", PLAIN), ("compressed", {})):
                     folder = Path(place) / f"{kind}-{seed}"
-                    flower_run(lab, "local", folder, seed=seed, **changes, **{"state-dir": f"{place}/states"})
+                    flower_run(lab, "local", folder, seed=seed, **changes)
                     found[kind] = outcome(folder)
                 rows.append(told(name, seed, found["plain"], found["compressed"]))
     return rows
@@ -115,7 +111,9 @@ def simulated(names: list[str]) -> list[dict[str, Any]]:
 def flower_run(lab: Any, connection: str, folder: Path, wait: bool = True, **config: Any) -> Any:
     """`flwr run` with a run folder."""
     given = " ".join(f"{key}={json.dumps(value)}" for key, value in {"folder": str(folder), **config}.items())
-    process = lab.start("run", "flwr", "run", str(lab.app), connection, "--stream", "--run-config", given)
+    nodes = ["--federation-config", f"num-supernodes=10 init-args-num-cpus={os.cpu_count()}"]
+    options = ["--stream", "--run-config", given, *(nodes if connection == "local" else [])]
+    process = lab.start("run", "flwr", "run", str(lab.app), connection, *options)
     if wait:
         ended(lab, process, folder)
     return process
@@ -276,7 +274,10 @@ def study(names: list[str]) -> list[dict[str, Any]]:
 
 
 def overhead(sizes: list[int]) -> list[dict[str, Any]]:
-    """Packing and unpacking on both sides, by one node and one server in this process; medians of the later rounds."""
+    """Packing and unpacking on both sides, by one node and one server in this process: medians of the later rounds.
+
+    One thread's CPU time, which depends less on what else the machine does, and the time by the clock.
+    """
     return [overhead_of(size) for size in sizes]
 
 
@@ -295,24 +296,26 @@ def overhead_of(size: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     layers = 8
     model = {f"layer{i}": rng.standard_normal(size // layers, np.float32) for i in range(layers)}
-    change = rng.standard_normal(size // layers, np.float32) * 1e-2
+    change = {name: rng.standard_normal(size // layers, np.float32) * 1e-2 for name in model}
     server = Server(compressor("topk(0.01, sign)"), compressor("topk(0.02, sign)"))
     times: dict[str, list[float]] = {
         step: [] for step in ("server packs", "node unpacks", "node packs", "server unpacks")
     }
+    wall: dict[str, list[float]] = {step: [] for step in times}
     bytes_: dict[str, list[int]] = {"down": [], "up": []}
 
     def timed(step: str, call: Any) -> Any:
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         result = call()
-        times[step].append(1e3 * (time.perf_counter() - began))
+        wall[step].append(1e3 * (time.perf_counter() - began[0]))
+        times[step].append(1e3 * (time.process_time() - began[1]))
         return result
 
     with tempfile.TemporaryDirectory() as place:
         store = NodeStore(Path(place) / "node" / "run")
         for number in range(4):
-            for array in model.values():
-                array += np.roll(change, number)
+            for name, array in model.items():
+                array += np.roll(change[name], number)
             record = {name: Array(array) for name, array in model.items()}
 
             def pack(record: dict[str, Any] = record) -> Any:
@@ -324,7 +327,7 @@ def overhead_of(size: int) -> dict[str, Any]:
             blob, ordered = timed("server packs", pack)
             node = Node(store, Order.decode(blob))
             given = timed("node unpacks", node.receive)
-            after = {name: array + change for name, array in given.items()}
+            after = {name: array + change[name] for name, array in given.items()}
 
             def answer(node: Node = node, after: Any = after) -> bytes:
                 found = node.answer(after)
@@ -343,11 +346,12 @@ def overhead_of(size: int) -> dict[str, Any]:
         "parameters": size,
         "dense_bytes": 4 * size,
         "bytes": {way: counts[-1] for way, counts in bytes_.items()},
-        "milliseconds": {step: statistics.median(found[1:]) for step, found in times.items()},
+        "cpu_milliseconds": {step: statistics.median(found[1:]) for step, found in times.items()},
+        "wall_milliseconds": {step: statistics.median(found[1:]) for step, found in wall.items()},
         "peak_bytes": peak,
         "peak_in_models": peak / (4 * size),
     }
-    steps = "  ".join(f"{step} {ms:,.0f} ms" for step, ms in row["milliseconds"].items())
+    steps = "  ".join(f"{step} {ms:,.0f} ms" for step, ms in row["cpu_milliseconds"].items())
     print(f"  {size:,} parameters: {steps}; peak {peak / 1e9:.2f} GB, {row['peak_in_models']:.1f} models", flush=True)
     return row
 

@@ -10,8 +10,9 @@ Sarfi, Thérien, Lidin, Belilovsky, "Communication Efficient LLM Pre-training wi
 The memory e_i takes the place of the server's momentum; ρ = 0.95 unless told otherwise.  C keeps 64 of every 4,096
 entries (1.6%; the paper has 1% to 3%) and two bits of each value: 12 bits for a position in its chunk and 2 for the
 value make 14 bits an entry as published.  Here chunks are stretches of the flat vector, where the authors' code has
-tiles of 64 × 64 in every matrix; the two bits choose among ±s and ±s/2 with a scale s for every 256 values (`log2`), as
-the authors' two-bit quantiser was not at hand; and positions are Rice coded.  docs/methods.md has the sizes.
+tiles of 64 × 64 in every matrix; the two bits choose among ±s and ±s/2 with a scale s for every 256 values (`log2`),
+where theirs sort a matrix's kept values into bins of equal width and send the mean of each bin; and positions are Rice
+coded.  docs/methods.md has the sizes.
 
 Everyone adds the mean to z: the server sends it in its shortest form without loss, or passes the clients' messages on,
 as the authors' workers do among themselves.  Subgradients of h enter the local gradients (ours), or one proximal step

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test coverage test-flower test-browser faults lint bench fuzz docs notebooks compare-runs mutants wheel clean
+.PHONY: setup demo test coverage test-flower test-browser faults faults-quick lint bench fuzz docs notebooks compare-runs mutants wheel clean
 
 # What a target installs: an extra of pyproject.toml, noted by a file in the environment.
 $(VENV)/.has-demo: EXTRAS := data,plot
@@ -51,9 +51,13 @@ test-flower: $(VENV)/.has-flower
 test-browser: $(VENV)/.has-browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
-# More than 200 faults in a running deployment, kill -9 among them; about 20 minutes.
+# More than 300 faults in a running deployment, kill -9 among them; about half an hour.
 faults: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults.run
+
+# A thousand faults in one process, and five deliberate bugs that they must catch; a minute.
+faults-quick: $(VENV)/.has-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m faults.mutants
 
 lint: $(VENV)/.has-lint
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@
     client.py, reply.py  the ClientApp with faults         server.py   the ServerApp with faults
     disk.py         a disk that kills or is full           forge.py    what becomes of messages
     checks.py       what must hold                         report.py   the table
-    loopback.py     the quick stage, in one process
+    loopback.py     the quick stage, in one process       mutants.py  five bugs that it must catch
 
 The package `fedcef` has no hooks for this: the two apps here wrap its own.
 """

@@ -1,6 +1,6 @@
 """The faults that `Loopback` knows, by where they happen."""
 
-DOWN = ("drop order", "double order", "delay order", "cut order", "flip order")
+DOWN = ("drop order", "double order", "delay order", "cut order", "flip order", "slow link")
 CLIENT = (
     "kill client before its work",
     "kill client while it saves",
@@ -9,6 +9,8 @@ CLIENT = (
     "damage client's newest state",
     "lose client's state",
     "client with another run's state",
+    "power failure at client",
+    "client's state from a copy",
 )
 UP = (
     "drop reply",
@@ -24,7 +26,15 @@ UP = (
     "reply as another client",
     "reply by a stranger",
 )
-SERVER = ("kill server between steps", "kill server while it saves", "server's disk is full")
+SERVER = (
+    "kill server between steps",
+    "kill server while it saves",
+    "server's disk is full",
+    "power failure at server",
+    "damage server's log",
+    "empty server's log",
+    "server's state from a copy",
+)
 
 
 ALL = DOWN + CLIENT + UP + SERVER

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from fedcef.core.errors import RunError
-from fedcef.deployment import ClientStore, Coordinator, DeploymentSettings, RunId, Worker, one_client, without_data
-from fedcef.deployment.messages import Result, decode_reply
-from fedcef.wire import Dense, FrameKind, WireError, decode, encode
+from fedcef.deployment import ClientStore, Coordinator, DeploymentSettings, Worker, one_client, without_data
+from fedcef.deployment.going_back import go_back
+from fedcef.wire import WireError
 
 from .fault_kinds import ALL, UP
 from .faulty_disk import FaultyDisk, Killed
-from .forged import with_nan
+from .forged import forged_reply
 
 
 class Loopback:
@@ -109,6 +109,8 @@ class Loopback:
             self.server_disk.arm("kill", int(self.random.integers(0, 14)))
         elif self._hit("server's disk is full"):
             self.server_disk.arm("full", int(self.random.integers(0, 6)))
+        elif self._hit("power failure at server"):
+            self.server_disk.arm("power", int(self.random.integers(0, 14)))
         try:
             record = self.server.close_round(self.now)
             if record:
@@ -125,6 +127,26 @@ class Loopback:
                     for client, one in open_.accepted.items()
                 }
             )
+            self._trouble_at_server()
+
+    def _trouble_at_server(self):
+        """Damage between two rounds, which only a server that is started again would see."""
+        log, folder, copy = (self.path / name for name in ("server/round_log.bin", "server", "copy"))
+        if log.stat().st_size and self._hit("damage server's log"):
+            log.write_bytes(self.flipped(log.read_bytes()))
+            self.reopen_server()
+        elif self._hit("empty server's log"):
+            log.write_bytes(b"")
+            self.reopen_server()
+        elif self._hit("server's state from a copy"):
+            if copy.exists():
+                shutil.rmtree(folder)
+                copy.rename(folder)
+                self.server_disk = FaultyDisk()
+                self.history = self.history[: go_back(folder)]
+                self.server = self._opened()
+            else:
+                shutil.copytree(folder, copy)
 
     # the transport
 
@@ -153,6 +175,9 @@ class Loopback:
             return
         if self._hit("double order"):
             self._send("order", client, data, 3.0)
+        elif self._hit("slow link"):
+            self._send("order", client, data, 20.0)
+            return
         elif self._hit("delay order"):
             self._send("order", client, data, 70.0)
             return
@@ -194,6 +219,16 @@ class Loopback:
             for path in states:
                 path.rename(path.with_name(f"{'0' * 32}-{path.name[-7]}.state"))
             self.workers[client] = self.open_worker(client)
+        elif self._hit("power failure at client"):
+            self.disks[client].arm("power", int(self.random.integers(0, 4)))
+        elif states and self._hit("client's state from a copy"):
+            copy = self.path / f"copy-{client}"
+            if copy.exists():
+                shutil.rmtree(self.folder(client))
+                copy.rename(self.folder(client))
+                self.workers[client] = self.open_worker(client)
+            else:
+                shutil.copytree(self.folder(client), copy)
 
     def _reply_arrives(self, client, data):
         if self._hit("drop reply"):
@@ -224,22 +259,9 @@ class Loopback:
             return None, self.flipped(data)
         if kind == "reply by a stranger":
             return "nobody", data
-        reply = decode_reply(data, len(data))
         if kind == "reply as another client":
             return self.name((client + 1) % self.settings.num_clients), data
-        changes = {
-            "reply of another run": {"run": RunId(reply.run.settings, b"another.")},
-            "reply of another round": {"round": reply.round + 1},
-        }
-        if kind in changes or not isinstance(reply, Result):
-            fields = {**reply.__dict__, **changes.get(kind, {})}
-            return None, type(reply)(**fields).encode()
-        message = decode(reply.frame, contexts=self.server.state.contexts).message
-        factor = {"huge numbers in reply": 1e30, "large norm in reply": 1e6, "NaN in reply": 1.0}[kind]
-        large = {name: Dense(factor * (payload.dense() + 1.0)) for name, payload in message.items()}
-        frame = encode(large, FrameKind.UP, reply.round)
-        frame = with_nan(frame) if kind == "NaN in reply" else frame
-        return None, Result(**{**reply.__dict__, "frame": frame}).encode()
+        return None, forged_reply(kind, data, self.server.state.contexts)
 
     def flipped(self, data):
         changed = bytearray(data)

@@ -19,6 +19,7 @@ from fedcef.core.round import Rounds
 from fedcef.core.training import Training
 from fedcef.estimators import FederatedLasso, FederatedLogisticRegression
 from fedcef.estimators.linear import LinearOracle, Logistic, Softmax, Squares, Table, linear_problem, smoothness
+from fedcef.estimators.penalties import Strength
 from fedcef.oracles.stacked import Stacked
 
 X, Y = load_diabetes(return_X_y=True)
@@ -124,7 +125,8 @@ def test_gradients_in_closed_form_are_those_of_autograd(link, intercept):
 
     outputs, sizes = (3 if isinstance(link, Softmax) else 1), (7, 4, 6)
     tables = [Table(normal(m, 5), normal(m, outputs).gt(0).double(), normal(m).square()) for m in sizes]
-    problem = linear_problem(link, tables, torch.ones(outputs, 5, dtype=torch.float64), intercept)
+    penalty = Strength(1.0).penalty(torch.ones(5, dtype=torch.float64), outputs, intercept)
+    problem = linear_problem(link, tables, penalty, intercept)
     x, exact = normal(3, problem.dim), Training(batch_size=0)
     round_ = Rounds(exact, 3).at(0)
     automatic = Stacked(problem, exact).for_round(round_, 1)(x, 0)
@@ -146,7 +148,8 @@ def test_the_curvature_is_found_without_decomposing():
     inputs = torch.randn(50, 8, generator=generator, dtype=torch.float64) * torch.arange(1, 9)
     tables = [Table(inputs[rows], inputs[rows, :1], torch.full((25,), 0.02, dtype=torch.float64))
               for rows in (slice(0, 25), slice(25, 50))]  # fmt: skip
-    problem = linear_problem(Squares(), tables, torch.ones(1, 8, dtype=torch.float64), intercept=False)
+    penalty = Strength(1.0).penalty(torch.ones(8, dtype=torch.float64), 1, intercept=False)
+    problem = linear_problem(Squares(), tables, penalty, intercept=False)
     exact = max(float(torch.linalg.eigvalsh(t.inputs.T @ t.inputs / 25)[-1]) for t in tables)
     assert exact <= smoothness(Squares(), problem) <= 1.11 * exact
 

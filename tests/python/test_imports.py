@@ -32,7 +32,7 @@ def test_using_it_loads_torch_and_nothing_optional():
 
 def test_every_name_is_there_and_nothing_else():
     packages = {name for name, home in fedcef._HOME.items() if home == "fedcef"}
-    estimators = {"FederatedLasso", "FederatedLogisticRegression"}
+    estimators = {"FederatedElasticNet", "FederatedLasso", "FederatedLogisticRegression", "FederatedRidge"}
     for name in set(fedcef._HOME) - packages:
         assert getattr(fedcef, name).__name__ == name
     for package in packages:

@@ -1,6 +1,6 @@
 """Generalised linear models over clients as a `Problem`, with gradients in closed form.
 
-    minimise over W, b    Σ_s ω_s ℓ(W x_s + b, y_s) + Σ_cj λ_cj |W_cj|,      Σ_s ω_s = 1
+    minimise over W, b    Σ_s ω_s ℓ(W x_s + b, y_s) + h(W),      Σ_s ω_s = 1
 
 where s runs over all clients' samples.  The engine takes a mean over clients of the mean over a client's m rows.  If
 clients count by their shares π_i = Σ_{s in i} ω_s of the weight, a row carries the factor m·ω_s/π_i; if they count
@@ -11,6 +11,7 @@ must be plain.  Clients are filled up to equal length by rows of weight 0, so th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,9 +19,9 @@ from torch import Tensor, nn
 
 from fedcef.core.round import Round
 from fedcef.core.training import Training
+from fedcef.estimators.penalties import Penalty
 from fedcef.oracles.oracle import GradientOracle
 from fedcef.problems.problem import Problem, Samples
-from fedcef.regularizers import Regularizer, Step, soft_threshold
 
 WASTE = 4  # rows of weight 0 may make the table so many times longer; then clients are computed one by one
 
@@ -41,6 +42,10 @@ class Link(ABC):
     def slopes(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """(..., C), (..., C) -> (..., C)."""
 
+    @abstractmethod
+    def bends(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """v, u, each (..., C): the second derivatives of the loss are diag(v) - u u', wherever the target."""
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean over a batch whose targets have the samples' weights in the last column."""
         return (targets[..., -1] * self.losses(outputs, targets[..., :-1])).mean()
@@ -59,6 +64,10 @@ class Squares(Link):
         """The difference itself."""
         return outputs - targets
 
+    def bends(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """1 in every output."""
+        return torch.ones_like(outputs), torch.zeros_like(outputs)
+
 
 class Logistic(Link):
     """One output; the target is 0 or 1."""
@@ -73,6 +82,10 @@ class Logistic(Link):
     def slopes(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Probability less target."""
         return outputs.sigmoid() - targets
+
+    def bends(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The variance of the class."""
+        return outputs.sigmoid() * (-outputs).sigmoid(), torch.zeros_like(outputs)
 
 
 class Softmax(Link):
@@ -89,24 +102,10 @@ class Softmax(Link):
         """Probabilities less target."""
         return outputs.softmax(-1) - targets
 
-
-@dataclass(frozen=True, eq=False)
-class WeightedL1(Regularizer):
-    """h(x) = Σ_j weights_j·|x_j|."""
-
-    weights: Tensor  # (p,)
-
-    def value(self, x: Tensor) -> Tensor:
-        """h(x), (...)."""
-        return (self.weights * x.abs()).sum(-1)
-
-    def prox(self, x: Tensor, step: Step) -> Tensor:
-        """Every entry shrunk by step·weight."""
-        return soft_threshold(x, step * self.weights)
-
-    def bounded_subgradient(self, dim: int) -> float:
-        """|weights|, the largest that a subgradient gets."""
-        return float(self.weights.norm())
+    def bends(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The covariances of the classes."""
+        probabilities = outputs.softmax(-1)
+        return probabilities, probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +122,12 @@ class Table:
         return float(self.weights.sum())
 
 
-def linear_problem(link: Link, tables: list[Table], l1: Tensor, intercept: bool, by_share: bool = False) -> Problem:
-    """The problem, of clients that count by their shares or alike; `l1` holds the weights of |W_cj|, (C, d)."""
-    outputs, features = l1.shape
-    model = nn.Linear(features, outputs, bias=intercept, dtype=l1.dtype)
+def linear_problem(
+    link: Link, tables: list[Table], penalty: Penalty, intercept: bool, by_share: bool = False
+) -> Problem:
+    """The problem, of clients that count by their shares or alike."""
+    first = tables[0]
+    model = nn.Linear(first.inputs.shape[1], first.targets.shape[1], bias=intercept, dtype=first.inputs.dtype)
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
     longest = max(len(table.inputs) for table in tables)
@@ -136,8 +137,7 @@ def linear_problem(link: Link, tables: list[Table], l1: Tensor, intercept: bool,
         _samples(table, 1 / table.share if by_share else len(tables), longest if fill else len(table.inputs))
         for table in tables
     ]
-    free = l1.new_zeros(outputs if intercept else 0)
-    return Problem.build(model, link.loss, clients, regularizer=WeightedL1(torch.cat([l1.flatten(), free])))
+    return Problem.build(model, link.loss, clients, regularizer=penalty)
 
 
 def _samples(table: Table, factor: float, rows: int) -> Samples:
@@ -148,27 +148,35 @@ def _samples(table: Table, factor: float, rows: int) -> Samples:
     return Samples(filled(table.inputs), filled(torch.cat([table.targets, factors.unsqueeze(-1)], -1)))
 
 
-def smoothness(link: Link, problem: Problem, steps: int = 100, tolerance: float = 1e-3) -> float:
-    """The largest curvature of a client's loss: each finds its own by power iteration on X'ΩX/m.
-
-    The iteration approaches from below and stops when a step changes little; a tenth is added for what is missing.
-    """
+def smoothness(link: Link, problem: Problem) -> float:
+    """The largest curvature of a client's loss: each finds its own by power iteration on X'ΩX/m."""
     largest = 0.0
     for i in range(problem.num_clients):
         samples = problem.client_samples(i)
         X, weights = samples.inputs, samples.targets[:, -1] / len(samples)
         if any(name.endswith("bias") for name in problem.layout.names):
             X = torch.cat([X, X.new_ones(len(X), 1)], -1)
-        v = (weights.unsqueeze(-1) * X.abs()).sum(0) + 1e-3 * X.new_ones(X.shape[1])
-        value = 0.0
-        for _ in range(steps):
-            v = v / v.norm().clamp(min=torch.finfo(v.dtype).tiny)
-            v = X.T @ (weights * (X @ v))
-            before, value = value, float(v.norm())
-            if abs(value - before) <= tolerance * value:
-                break
-        largest = max(largest, 1.1 * value)
+        start = (weights.unsqueeze(-1) * X.abs()).sum(0) + 1e-3 * X.new_ones(X.shape[1])
+
+        def times(v: Tensor, X: Tensor = X, weights: Tensor = weights) -> Tensor:
+            return X.T @ (weights * (X @ v))
+
+        largest = max(largest, top_eigenvalue(times, start))
     return link.curvature * largest
+
+
+def top_eigenvalue(times: Callable[[Tensor], Tensor], v: Tensor, steps: int = 100, tolerance: float = 1e-3) -> float:
+    """The largest eigenvalue of a positive semidefinite matrix that is known by its products with vectors, from v on.
+
+    The iteration approaches from below and stops when a step changes little; a tenth is added for what is missing.
+    """
+    value = 0.0
+    for _ in range(steps):
+        v = times(v / v.norm().clamp(min=torch.finfo(v.dtype).tiny))
+        before, value = value, float(v.norm())
+        if abs(value - before) <= tolerance * value:
+            break
+    return 1.1 * value
 
 
 class LinearOracle(GradientOracle):

@@ -1,69 +1,60 @@
-"""FederatedLogisticRegression: l1-penalised logistic regression on data that stay where they are."""
+"""FederatedLogisticRegression: penalised logistic regression on data that stay where they are."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fedcef.compressors import Compressor
 from fedcef.estimators.clients import Array, pooled
-from fedcef.estimators.federated import FederatedLinear, Named
+from fedcef.estimators.federated import FederatedLinear
 from fedcef.estimators.linear import Logistic, Softmax
+from fedcef.estimators.penalties import Strength
 
 
+@dataclass(eq=False, repr=False)
 class FederatedLogisticRegression(ClassifierMixin, FederatedLinear):  # type: ignore[misc]
     """Logistic regression with an l1 penalty, fitted over clients that keep their data.
 
-    Minimises what `sklearn.linear_model.LogisticRegression(l1_ratio=1, solver="saga")` minimises on all clients'
+    Minimises what `sklearn.linear_model.LogisticRegression(l1_ratio=l1_ratio, solver="saga")` minimises on all clients'
     samples together,
 
-        C · Σ log-loss + |w|_1,
+        C · Σ log-loss + l1_ratio · |w|_1 + (1 - l1_ratio)/2 · |w|²,
 
-    with one vector of coefficients for two classes and one for each of more (multinomial).  The intercept is not
-    penalised.  The classes must be known to all clients.  `C` is the inverse of the penalty's strength; the other
-    parameters and the attributes are those of `FederatedLasso`, and `classes_`.
+    with one vector of coefficients for two classes and one for each of more (multinomial).  With `penalty="group"`,
+    which scikit-learn does not have, |w|_1 is replaced by the sum over features of the norms of their coefficients, so
+    that a feature is used for all classes or for none.  The intercept is not penalised.  The classes must be known to
+    all clients.  `C` is the inverse of the penalty's strength; the other parameters and the attributes are those of
+    `FederatedLasso`, and `classes_`.
     """
 
-    classes_: Array
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        method: Named = "fedcef",
-        compressor: Named | Compressor | None = None,
-        local_steps: int = 50,
-        rounds: int = 2000,
-        tol: float = 1e-7,
-        clients_per_round: int | None = None,
-        weighting: Literal["samples", "uniform"] = "samples",
-        seed: int = 0,
-    ) -> None:
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.method = method
-        self.compressor = compressor
-        self.local_steps = local_steps
-        self.rounds = rounds
-        self.tol = tol
-        self.clients_per_round = clients_per_round
-        self.weighting = weighting
-        self.seed = seed
+    C: float = 1.0
+    """The inverse of the penalty's strength."""
+    _: KW_ONLY
+    l1_ratio: float = 1.0
+    """How much of the penalty is l1; 0 is ridge."""
+    penalty: Literal["elastic_net", "group"] = "elastic_net"
+    """What the l1 part is of: all coefficients, or the norms of each feature's."""
+    classes_: Array = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, clients: Any = None) -> FederatedLogisticRegression:
         """Fit to lists with one table and one vector per client, or to one table whose rows `clients` names.
 
-        Without `clients` a single table belongs to a single client.
+        Tables may be arrays, data frames or sparse matrices of SciPy.  Without `clients` a single table belongs to a
+        single client.
         """
         self._check("C", Real, 0.0, above=True)
+        self._check("l1_ratio", Real, 0.0, most=1.0)
+        if self.penalty not in ("elastic_net", "group"):
+            raise ValueError(f"penalty is {self.penalty!r}; it must be 'elastic_net' or 'group'.")
         data = pooled(X, y, sample_weight, clients)
-        X, y = validate_data(self, data.X, data.y, dtype=np.float64)
+        X, y = self._validated(data)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         weights = _check_sample_weight(data.sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -74,17 +65,17 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinear):  # type: ig
             )
         two = len(self.classes_) == 2
         targets = numbers[:, None].astype(np.float64) if two else np.eye(len(self.classes_))[numbers]
-        l1 = 1 / (float(self.C) * float(weights.sum()))
-        self.coef_, self.intercept_ = self._solve(
-            Logistic() if two else Softmax(), X, targets, weights, data.clients, l1
-        )
+        total, ratio = 1 / (float(self.C) * float(weights.sum())), float(self.l1_ratio)
+        strength = Strength(total * ratio, total * (1 - ratio), by_feature=self.penalty == "group")
+        link = Logistic() if two else Softmax()
+        self.coef_, self.intercept_ = self._solve(link, X, targets, weights, data.clients, strength)
         return self
 
     def decision_function(self, X: Any) -> Array:
         """The outputs before they become probabilities: (n,) for two classes, (n, classes) for more."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = X @ self.coef_.T + self.intercept_
+        X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> Array:

@@ -38,10 +38,9 @@ class Scaling:
             mean = total[1:] / total[0]
             up, down = [*up, *sums], [*down, mean]
         squares = [t.weights @ (t.inputs - mean).square() for t in tables]
-        scale = torch.stack(squares).sum(0).sqrt()
         largest = torch.stack([t.inputs.abs().amax(0) for t in tables]).amax(0)
-        scale = torch.where(scale > 1e-14 * largest, scale, torch.inf)  # a constant column says nothing: it becomes 0
-        return cls(mean, scale, _sent([*up, *squares]), len(tables) * _sent([*down, scale]))
+        scale = scale_of(torch.stack(squares).sum(0), largest)
+        return cls(mean, scale, sent([*up, *squares]), len(tables) * sent([*down, scale]))
 
     def apply(self, tables: list[Table]) -> list[Table]:
         """The clients' tables with scaled features."""
@@ -53,5 +52,12 @@ class Scaling:
         return coefficients, intercepts - coefficients @ self.mean
 
 
-def _sent(vectors: list[Tensor]) -> int:
+def scale_of(squares: Tensor, largest: Tensor) -> Tensor:
+    """Scales from sums of squares; a column that is constant, for its largest entries, says nothing and becomes 0."""
+    scale = squares.sqrt()
+    return torch.where(scale > 1e-14 * largest, scale, torch.inf)
+
+
+def sent(vectors: list[Tensor]) -> int:
+    """The bytes of these vectors, each as a message of its own."""
     return sum(int(frame_nbytes({"numbers": Dense(vector)})) for vector in vectors)

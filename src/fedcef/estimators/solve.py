@@ -4,7 +4,7 @@ The local step begins at half of one over the largest curvature, which clients e
 short for a logistic loss, whose curvature is small where it is well fitted, and may be long for a compressor.  So the
 step is looked after from time to time: halved after a while without progress, for a logistic loss doubled after a while
 of steady progress, and where the objective blows up the run goes back to the best point so far with a quarter of it.
-What was sent in vain is counted.
+What was sent in vain is counted.  What many rounds have not finished Newton steps do, each of them a round (newton.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, State
 from fedcef.core.training import Training
-from fedcef.estimators.linear import LinearOracle, Link
+from fedcef.estimators.design import Design
+from fedcef.estimators.linear import Link
+from fedcef.estimators.newton import Newton
 from fedcef.problems.problem import Problem
 from fedcef.python.history import Measures
 from fedcef.simulation.evaluation import Evaluator
@@ -38,15 +40,6 @@ class Solution:
     converged: bool
 
 
-def linear_simulation(
-    problem: Problem, algorithm: Algorithm, link: Link, shares: Tensor | None, training: Training
-) -> Simulation:
-    """A simulation with gradients in closed form, where clients are of equal length; clients count by their shares."""
-    equal = int(problem.sizes.min()) == int(problem.sizes.max())
-    gradients = LinearOracle(problem, link, problem.layout.shapes[0][0]) if equal else None
-    return Simulation(problem, algorithm, training, gradients=gradients, weights=shares)
-
-
 @dataclass(frozen=True, eq=False)
 class _Best:
     size: float
@@ -62,18 +55,25 @@ def solve(
     curvature: float,
     tol: float,
     *,
+    design: Design,
     link: Link,
     shares: Tensor | None,
     training: Training,
+    newton_after: int | None,
 ) -> Solution:
     """Minimise until |G| <= tol·|∇f(start)|, or for so many rounds.
 
-    `whole` is the same problem with all samples at one client: looks are taken there.
+    `whole` is the same problem with all samples at one client: looks are taken there.  Clients count by their `shares`,
+    or alike.
     """
     rounds = training.rounds
     evaluator = Evaluator(whole, 1 / curvature)
     goal = tol * float(evaluator.loss_and_gradient(problem.z0)[1].norm())
-    simulation = linear_simulation(problem, algorithm, link, shares, training)
+
+    def simulate() -> Simulation:
+        return Simulation(problem, algorithm, training, gradients=design.oracle(problem, link), weights=shares)
+
+    simulation = simulate()
     first = algorithm.local_lr
     in_vain = dict.fromkeys(["round", *simulation.ledger.totals()], 0)
 
@@ -85,7 +85,12 @@ def solve(
     size = math.sqrt(records[0]["stationarity"])
     best = _Best(size, records[0], 0, simulation.parts())
     stale, steady, wait = 0, 0, STEADY
+    newton = Newton(design, link, evaluator, goal)
     while size > goal and records[-1]["round"] < rounds:
+        if newton_after is not None and records[-1]["round"] >= newton_after and newton.suits(simulation.model()):
+            point, steps = newton.finish(simulation.model(), records[-1], rounds)
+            records += steps
+            return Solution(point, records, math.sqrt(records[-1]["stationarity"]) <= goal)
         for _ in range(min(EVERY, rounds - int(records[-1]["round"]))):
             simulation.step()
         record, factor = look(), 1.0
@@ -103,7 +108,7 @@ def solve(
         if factor != 1:
             algorithm, stale, steady = replace(algorithm, local_lr=factor * algorithm.local_lr), 0, 0
             state, at = (best.state, best.round) if blown_up else (simulation.parts(), simulation.round)
-            simulation = linear_simulation(problem, algorithm, link, shares, training)
+            simulation = simulate()
             simulation.restore(at, state)
         if blown_up:
             counts = {"round": simulation.round, **simulation.ledger.totals()}

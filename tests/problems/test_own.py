@@ -75,9 +75,9 @@ def test_a_client_gets_its_own_samples_only(guide):
 def test_a_server_has_no_samples_and_measures_what_it_can(guide):
     problem = guide.build_problem(())
     assert (problem.num_clients, len(problem.train)) == (0, 0)
-    found = measures_of(guide, problem)(problem.z0)
+    found = measures_of(guide, problem)(problem.z0, None)
     assert found.keys() == {"accuracy", "test_loss", "density", "density_1e-4"}
-    whole = measures_of(guide, guide.build_problem())(problem.z0)
+    whole = measures_of(guide, guide.build_problem())(problem.z0, None)
     assert found["accuracy"] == whole["accuracy"]
     assert "objective" in whole
 
@@ -85,8 +85,8 @@ def test_a_server_has_no_samples_and_measures_what_it_can(guide):
 def test_a_server_measures_what_was_asked_for(guide):
     settings = Settings(**{**guide.model_dump(exclude_none=True), "eval": {"metrics": ["balanced_accuracy"]}})
     problem = settings.build_problem(())
-    found = measures_of(settings, problem)(problem.z0)
-    whole = measures_of(settings, settings.build_problem())(problem.z0)
+    found = measures_of(settings, problem)(problem.z0, None)
+    whole = measures_of(settings, settings.build_problem())(problem.z0, None)
     assert found["balanced_accuracy"] == whole["balanced_accuracy"] > 0
 
 

@@ -47,7 +47,7 @@ def test_one_client_of_any_source(name, batch_size, tmp_path):
 def test_a_server_s_part(tmp_path):
     server = without_data(problem(SOURCES["npz"](tables(), tmp_path)))
     assert (server.num_clients, len(server.example), int(server.sizes.sum())) == (12, 0, 0)
-    assert measures_of(Settings(num_clients=12), server)(server.z0).keys() >= {"accuracy", "test_loss"}
+    assert measures_of(Settings(num_clients=12), server)(server.z0, None).keys() >= {"accuracy", "test_loss"}
 
 
 @pytest.fixture

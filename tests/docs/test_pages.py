@@ -95,6 +95,13 @@ def test_batch_normalisation():
     assert names["at_home"].keys() == names["model"].state_dict().keys()
 
 
+def test_estimators():
+    pairs, _ = outputs("guides/estimators.md")
+    assert len(pairs) == 5
+    for printed, said in pairs:
+        assert printed == said
+
+
 def test_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pairs, names = outputs("data.md")

@@ -69,6 +69,7 @@ class DenseDesign(Design):
 
     @property
     def shares(self) -> Tensor:  # type: ignore[override]
+        """Each client's share of all weight, (N,)."""
         return torch.tensor([table.share for table in self.tables], dtype=torch.float64)
 
     def problem(self, link: Link, penalty: Penalty, intercept: bool, by_share: bool) -> Problem:

@@ -114,6 +114,7 @@ class SparseDesign(Design):
 
     @property
     def shares(self) -> Tensor:  # type: ignore[override]
+        """Each client's share of all weight, (N,)."""
         return torch.stack([self.weights[slice(*where)].sum() for where in self.bounds])
 
     def problem(self, link: Link, penalty: Penalty, intercept: bool, by_share: bool) -> Problem:

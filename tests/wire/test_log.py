@@ -38,9 +38,14 @@ def test_a_log_cut_anywhere_in_its_last_frame() -> None:
         assert good == LAST
 
 
-@pytest.mark.parametrize(
-    "tail", [b"\0", bytes(4096), FRAMES[0][:25] + bytes(len(FRAMES[0]) - 25), FRAMES[0][:19], FRAMES[3][:25] + b"FCEF"]
-)
+TORN = FRAMES[3][:25]
+TAILS = [
+    *(b"\0", bytes(4096), FRAMES[0][:25] + bytes(len(FRAMES[0]) - 25), FRAMES[0][:19]),
+    *(TORN + b"FCEF", TORN + b"FCEF\1", TORN + b"FCEF\2" + bytes(40)),  # what looks like the begin of another
+]
+
+
+@pytest.mark.parametrize("tail", TAILS)
 def test_a_last_frame_that_was_not_written_out(tail: bytes) -> None:
     frames, good = read_frames(LOG + tail)
     assert (len(frames), good) == (4, len(LOG))

@@ -37,10 +37,10 @@ def split(log: bytes | memoryview) -> tuple[list[memoryview], int]:
     return frames, good
 
 
-def read_frames(log: bytes | memoryview, *, max_dim: int = 2**31) -> tuple[list[Frame], int]:
+def read_frames(log: bytes | memoryview) -> tuple[list[Frame], int]:
     """The frames of a log up to a torn last one, decoded, and the number of bytes that they take."""
     frames, good = split(log)
-    return [decode(frame, max_dim=max_dim) for frame in frames], good
+    return [decode(frame) for frame in frames], good
 
 
 def _goes_on(log: memoryview, at: int, round_: int | None) -> bool:

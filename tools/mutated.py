@@ -51,7 +51,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ".tolist()",
     ): "a number on the device is an index, too",
     ("self._samples = int(problem.sizes.sum())", ".sum()"): "a client's problem has this client alone",
-    ("while good < len(view):", "<"): "where the log ends there is no frame, which ends the loop, too",
+    ("while good < len(view):", "< len"): "where the log ends there is no frame, which ends the loop, too",
     ("for match in _BEGINS.finditer(log, at + 1):", "+"): "no frame is whole there, nor within the next 22 bytes",
     ("for match in _BEGINS.finditer(log, at + 1):", "1"): "the same",
     (

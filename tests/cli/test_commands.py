@@ -5,6 +5,7 @@ import json
 from contextlib import contextmanager
 
 from fedcef.cli import batch
+from fedcef.runs.folder import RunFolder
 
 TINY = ["--set", "rounds=3", "--set", "num_clients=4", "--set", "model.name=softmax"]
 
@@ -179,11 +180,26 @@ def test_run_within_a_budget(fedcef, tmp_path):
     assert "budget = 100000" in (tmp_path / "run" / "config.toml").read_text()
 
 
+def test_ctrl_c_before_anything_is_kept_offers_no_resume(fedcef, monkeypatch, tmp_path):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedcef.runs.run.run", stop)
+    result = fedcef("run", "demo", *TINY, "--out", "run")
+    assert result.code == 130
+    assert result.sentence.endswith("Interrupted before the run began; nothing was kept.")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text("")
+    monkeypatch.setattr("fedcef.runs.folder.RunFolder.new", lambda path: RunFolder(path))
+    assert fedcef("run", "demo", *TINY, "--out", "run").sentence.endswith("Go on with: fedcef run --resume run")
+
+
 def test_list_names_everything(fedcef):
     result = fedcef("list")
     assert result.code == 0
     names = ("fedcef", "zhang", "topk", "elastic_net", "cosine", "cifar10", "lasso", "dirichlet", "mnist_cnn", "demo")
-    for word in (*names, "my_package.my_method:MyMethod"):
+    chosen = ("oracle", "layered", "store.name", "nonzeros", "network.preset", "data_centre", "async", "workers", "ray")
+    for word in (*names, *chosen, "my_package.my_method:MyMethod"):
         assert word in result.out
 
 

@@ -43,6 +43,17 @@ def test_an_experiment_is_looked_for_in_the_app_first(tmp_path, monkeypatch):
     assert experiment({"experiment": "lasso"}).name == "lasso"
 
 
+@pytest.mark.parametrize("section", ["network.preset=lte", "stop.measure=objective"])
+def test_what_only_simulations_have_is_refused(tmp_path, section):
+    from fedcef.flower.run_server import run_server
+
+    (tmp_path / "mine.toml").write_text(small_settings("fedcef").to_toml())
+    run_config = {"experiment": str(tmp_path / "mine.toml"), "set": section, "out": str(tmp_path / "run")}
+    with pytest.raises(ConfigError, match=rf"\[{section.partition('.')[0]}\] is for simulations, and a deployment"):
+        run_server(SimpleNamespace(), run_config)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [

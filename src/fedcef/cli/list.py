@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from inspect import getdoc
+from typing import get_args
 
 import typer
 from rich.table import Table
 
 from fedcef.cli.terminal import console, tell
+
+STORES = {
+    "auto": "The table where it is small, or where all clients take part in every round; otherwise memory.",
+    "table": "A row for every client, on the device.",
+    "memory": "Rows of the clients that have taken part, on the device.",
+    "host": "The same in the host's memory, for a GPU.",
+    "disk": "The same in a file.",
+}
+CODES = {
+    "exact": "Every number as it is.",
+    "bfloat16": "Numbers rounded to 16 bits, which changes results.",
+    "nonzeros": "Only the numbers that are not zero, exactly.",
+}
+WORKERS = {
+    "auto": "distributed under torchrun, local otherwise.",
+    "local": "This process.",
+    "distributed": "The processes that torchrun started.",
+    "ray": "Actors of Ray; ray:4 for four of them.",
+}
+MODES = {
+    "rounds": "The server waits for a cohort.",
+    "async": "The server steps whenever network.buffer replies are in.",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -18,12 +42,15 @@ def register(app: typer.Typer) -> None:
 def list_() -> None:
     """Show all names: methods, compressors, data sets and more.
 
-    Also regularisers, schedules, updates, partitions, models and experiments, each with a line on what it is.
+    Also regularisers, schedules, updates, partitions, models, gradient oracles, stores, workers, networks and
+    experiments, each with a line on what it is.
     """
     from fedcef.algorithms import ALGORITHMS
     from fedcef.compressors import COMPRESSORS
     from fedcef.core.schedules import SCHEDULES
+    from fedcef.core.training import OracleName
     from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
+    from fedcef.oracles.oracle import ORACLES
     from fedcef.problems.catalog import DATA, DRAWN
     from fedcef.problems.clients.drawn import drawn
     from fedcef.problems.data.datasets import DATASETS
@@ -31,6 +58,7 @@ def list_() -> None:
     from fedcef.problems.models import MODELS
     from fedcef.regularizers import REGULARIZERS
     from fedcef.runs.experiments import experiments as shipped
+    from fedcef.simulation.network.presets import PRESETS
 
     described = {
         "algorithm.name": {name: _line(kind) for name, kind in ALGORITHMS.items()},
@@ -43,6 +71,16 @@ def list_() -> None:
         | {name: info.description for name, info in DATASETS.items()},
         "data.partition": {name: _line(kind) for name, kind in PARTITIONS.items()} | {DRAWN: _line(drawn)},
         "model.name": {name: _line(kind) for name, kind in MODELS.items()},
+        "oracle": {"auto": "What suits the model and the device."}
+        | {name: _line(ORACLES[name]) for name in get_args(OracleName) if name in ORACLES},
+        "store.name": STORES,
+        "store.code": CODES,
+        "workers": WORKERS,
+        "network.mode": MODES,
+        "network.preset": {
+            name: f"{down:g} Mbit/s down, {up:g} Mbit/s up, {latency:g} ms."
+            for name, (down, up, latency) in PRESETS.items()
+        },
         "experiment": shipped(),
     }
     for title, entries in described.items():

@@ -83,4 +83,7 @@ def _measure(record: Record) -> str:
 def _sent(record: Record) -> str:
     """What was sent so far, and the time that it is on a simulated network."""
     sent = format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])
-    return f"{sent}, {record['sim_s']:,.0f} s on its network" if "sim_s" in record else sent
+    if "sim_s" not in record:
+        return sent
+    seconds = record["sim_s"]
+    return f"{sent}, {seconds:,.{0 if seconds >= 10 else 1}f} s on its network"

@@ -39,7 +39,7 @@ def report(
         str,
         typer.Option(
             "--against",
-            help="What the figures are drawn against: wire, paper, rounds, wall, network, or the runs' virtual clock.",
+            help="The axis of page and figures: wire, paper, rounds, wall, network, or clock for simulated time.",
         ),
     ] = "wire",
     uplink: Annotated[float, typer.Option("--uplink", help="Mbit/s of a client's simulated uplink.")] = 1.0,
@@ -66,7 +66,7 @@ def report(
     link = ClientLink(uplink, downlink, latency)
     records = load_runs(folders)
     show_table(folders)
-    write_page(records, out, link=link)
+    write_page(records, out, link=link, against=AXES[against])
     tell(f"Wrote {out} ({format_bytes(out.stat().st_size)})")
     if figures is not None:
         for path in draw_figures(records, figures, AXES[against], link):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -71,19 +71,28 @@ def _run(experiment: str | None, changes: list[str], out: Path | None, resume: P
     if resume is not None and settings.data["name"] == IN_PYTHON:
         raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
     folder = RunFolder.new(out or next_folder(Path("runs"), settings.name)) if resume is None else RunFolder(resume)
-    stopped = leaving_on_interrupt(f"Interrupted.  Go on with: fedcef run --resume {folder.path}")
-    with stopped, progress(settings) as bar, tracked(trackers, folder.path, bar, complain=say) as watch:
+
+    def how_to_go_on() -> str:
+        if not folder.config.is_file():
+            return "Interrupted before the run began; nothing was kept."
+        return f"Interrupted.  Go on with: fedcef run --resume {folder.path}"
+
+    with (
+        leaving_on_interrupt(how_to_go_on),
+        progress(settings) as bar,
+        tracked(trackers, folder.path, bar, complain=say) as watch,
+    ):
         run_to_the_end(settings, folder, resume=resume is not None, watch=watch)
     show_table([folder.path])
     tell(f"Run folder: {folder.path}")
 
 
 @contextmanager
-def leaving_on_interrupt(sentence: str = "") -> Iterator[None]:
+def leaving_on_interrupt(sentence: Callable[[], str] | None = None) -> Iterator[None]:
     """Leave with the shell's code for Ctrl-C, after a sentence on how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        if sentence:
-            say(sentence)
+        if sentence is not None:
+            say(sentence())
         sys.exit(130)

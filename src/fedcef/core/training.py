@@ -64,6 +64,10 @@ def _a_name_is_a_section(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _a_name_is_a_preset(value: Any) -> Any:
+    return {"preset": value} if isinstance(value, str) else value
+
+
 def _a_name_is_a_measure(value: Any) -> Any:
     return {"measure": value} if isinstance(value, str) else value
 
@@ -247,7 +251,7 @@ class Training(Options):
     workers: Annotated[str, AfterValidator(_known_workers)] = "auto"
     """Who does the clients' work: this process (local), those that torchrun started (distributed), actors of Ray (ray,
     or ray:4 for four of them).  auto is distributed under torchrun, local otherwise.  Results do not depend on it."""
-    network: Network | None = None
+    network: Annotated[Network | None, BeforeValidator(_a_name_is_a_preset)] = None
     """What the clients' links and machines are like, for a clock in the records; None = no clock."""
 
     def is_evaluated(self, round_: int) -> bool:

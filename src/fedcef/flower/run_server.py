@@ -12,7 +12,7 @@ from types import FrameType
 from flwr.supercore.run import RunNotRunningException
 from httpx import TransportError
 
-from fedcef.core.errors import DivergedError, FedcefError, RunError
+from fedcef.core.errors import ConfigError, DivergedError, FedcefError, RunError
 from fedcef.deployment import Coordinator, without_data
 from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.measures import measures_of
@@ -92,6 +92,9 @@ def _losing_the_superlink(grid: Grid, server: Coordinator) -> Iterator[None]:
 
 
 def _begun(settings: Settings, path: Path) -> Coordinator:
+    for section, why in {"network": "has a network of its own", "stop": "plays all its rounds"}.items():
+        if getattr(settings, section) is not None:
+            raise ConfigError(f"[{section}] is for simulations, and a deployment {why}; leave it out.")
     problem = settings.build_problem(())
     evaluate = measures_of(settings, problem)
     return Coordinator.new(settings, without_data(problem), path, evaluate=evaluate, tell=tell)

@@ -32,7 +32,8 @@ def text(records: Records) -> str:
     last = records[-1]
     parts = [f"{name} {last[name]:.4g}" for name in LEADING if name in last]
     sent = f"{format_bytes(last['wire_up_bytes'])} up, {format_bytes(last['wire_down_bytes'])} down"
-    return f"History(round {last['round']:.0f}: {', '.join([*parts, sent])})"
+    time = [f"{last['sim_s']:.4g} s of simulated time"] if "sim_s" in last else []
+    return f"History(round {last['round']:.0f}: {', '.join([*parts, sent, *time])})"
 
 
 def html(records: Records) -> str:

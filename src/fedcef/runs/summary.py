@@ -29,6 +29,7 @@ def summary_of(settings: Settings, loop: Loop, status: str) -> Record:
         **{name: loop.last.get(name, 0) for name in loop.simulation.ledger.on_device()},
         **({"chosen": chosen} if (chosen := loop.simulation.chosen()) else {}),
         **_spent(settings, loop),
+        **({"sim_s": loop.last["sim_s"]} if "sim_s" in loop.last else {}),
         "wall_s": round(loop.wall_s, 3),
         "versions": versions(),
     }

@@ -165,12 +165,13 @@ def write_summary(outcomes: Sequence[Outcome], path: Path) -> None:
     keys = list(dict.fromkeys(key for o in outcomes for key in o.planned.swept if key != "seed"))
     text = StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["label", "seed", *keys, "status", *MEASURES, "folder"])
-    for outcome in outcomes:
+    summaries = [RunFolder(outcome.planned.path).read_summary() for outcome in outcomes]
+    names = [*MEASURES, *(["sim_s"] if any("sim_s" in summary for summary in summaries) else [])]
+    rows.writerow(["label", "seed", *keys, "status", *names, "folder"])
+    for outcome, measured in zip(outcomes, summaries, strict=True):
         config, swept = outcome.planned.config, outcome.planned.swept
-        measured = RunFolder(outcome.planned.path).read_summary()
         values = [_text(swept[key]) if key in swept else "" for key in keys]
-        measures = [measured.get(name) for name in MEASURES]
+        measures = [measured.get(name) for name in names]
         folder = outcome.planned.path.relative_to(path.parent).as_posix()
         rows.writerow([config.label, config.seed, *values, outcome.status, *measures, folder])
     Disk().replace(path, text.getvalue().encode())

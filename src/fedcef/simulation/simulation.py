@@ -95,6 +95,7 @@ class Simulation:
         self.problem, self.algorithm, self.training = problem, algorithm, training
         workers = workers_for(training, workers, chooses=self._auto is not None)
         self.engine = Engine(algorithm, rounds, gradients, weigh(problem, training, weights), workers)
+        workers.check(self.engine)
         whole = rounds.share == 1 and not training.cohort_chunk  # a table is made anew with every cohort or chunk
         store = client_states if client_states is not None else Store(training.store, whole, folder)
         state = RunState.start(

@@ -55,7 +55,7 @@ def _one(run: Followed) -> RenderableType:
     rows.add_row("bytes", _traffic(run, "wire"), Text(_budget(run)))
     if (clock := run.last("sim_s")) is not None:
         arrived = f"last round: {run.last('arrivals') or 0:.0f} arrived"
-        rows.add_row("virtual clock", Text(format_duration(clock)), Text(arrived))
+        rows.add_row("simulated time", Text(format_duration(clock)), Text(arrived))
     if run.last("transport_up_bytes") is not None:
         replies = f"last round: {run.last('accepted') or 0:.0f} accepted, {run.last('refused') or 0:.0f} refused"
         rows.add_row("on the network", _traffic(run, "transport"), Text(replies))

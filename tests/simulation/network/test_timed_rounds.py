@@ -158,6 +158,9 @@ def test_a_million_clients_cost_nothing_until_they_are_asked():
         (fedcef(), {"over_selection": 1.5}, {}, "all of them take part; give clients_per_round"),
         (fedcef(), {"availability": 0.5, "unavailable": "silent"}, {}, "wait for ever"),
         (fedcef(), {"trace": "x.csv", "availability": 0.5}, {}, "which cannot be read"),
+        (fedcef(), {"buffer": 5}, {}, "In rounds network.buffer has no effect; leave it out, or take"),
+        (fedcef(), {"discount": 0.0}, {}, "In rounds network.discount has no effect"),
+        (fedcef(), {"deadline": 1, "at_least": 4}, {"clients_per_round": 3}, "at_least is 4; it must be at most the 3"),
     ],
 )
 def test_what_does_not_go_together_is_refused(algorithm, network, options, sentence):

@@ -6,7 +6,9 @@ import torch
 from fedcef.core.errors import ConfigError
 from fedcef.simulation.network.trace import Trace
 
-HEAD = "client,up,down,latency,speed"
+from .setting import fedavg, simulation
+
+HEAD = "client,up,down,latency,step_s"
 ROWS = "0,1e6,8e6,0.02,0.05\n1,4000000,2e7,0,0.5"
 
 
@@ -27,6 +29,24 @@ def test_every_client_has_its_own_numbers(tmp_path):
     assert trace.available(torch.tensor([0, 1]), 1e9).all()
 
 
+def test_spaces_and_the_older_name_of_a_column_do_not_matter(tmp_path):
+    trace = read(tmp_path, "client, up, down, latency, speed\n 0, 1e6, 8e6, 0.02, 0.05\n1 ,4000000, 2e7, 0, 0.5\n")
+    assert trace.links(torch.tensor([1, 0])).step.tolist() == [0.5, 0.05]
+    with pytest.raises(ConfigError, match="has the columns client, up, down, latency, step_s, step_s"):
+        read(tmp_path, f"{HEAD},speed\n0,1,1,0,0,0\n")
+
+
+@pytest.mark.parametrize("idle", [{"preset": "3g"}, {"spread": 0.0}, {"up_mbit": 2.0}, {"step_s": 1.0}])
+def test_settings_that_a_trace_replaces_are_refused(tmp_path, idle):
+    path = tmp_path / "trace.csv"
+    path.write_text(HEAD + "".join(f"\n{client},1e6,8e6,0.02,0.05" for client in range(6)))
+    simulation(fedavg(), {"trace": str(path), "overhead_s": 1.0})
+    with pytest.raises(
+        ConfigError, match=f"A trace says itself how fast clients are; leave network.{next(iter(idle))} out"
+    ):
+        simulation(fedavg(), {"trace": str(path), **idle})
+
+
 def test_windows_open_close_and_begin_again(tmp_path):
     text = f"{HEAD},from,to\n0,1,1,0,0,10,20\n0,1,1,0,0,40,50\n1,1,1,0,0,,\n2,1,1,0,0,15,45\n"
     trace, everyone = read(tmp_path, text, 3), torch.arange(3)
@@ -45,7 +65,10 @@ def test_windows_open_close_and_begin_again(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("client,up\n0,1\n", "has the columns client, up; it must have client, up, down, latency, speed, and may have"),
+        (
+            "client,up\n0,1\n",
+            "has the columns client, up; it must have client, up, down, latency, step_s, and may have",
+        ),
         ("", r"has the columns \(none\)"),
         (f"{HEAD}\n0,1,1,0,0\n", "has no line for client 1; it must have all of 0 to 1"),
         (f"{HEAD}\n{ROWS}\n2,1,1,0,0\n", "Line 4 of .* is for client '2'; clients are 0 to num_clients - 1 = 1"),

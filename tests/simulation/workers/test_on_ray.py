@@ -68,7 +68,7 @@ def test_what_goes_wrong_is_one_sentence(workers):
     with pytest.raises(RunError, match="An actor of Ray has failed with KeyError: 'This cannot"):
         step(workers, algorithm=Broken(local_lr=0.2))
     with pytest.raises(ConfigError, match="asks for 64 actors, one for each CPU, and Ray has 2"):
-        step(OnRay(64), algorithm=FedAvg())
+        Simulation(problem(), FedAvg(), workers=OnRay(64))  # before the first round, and before a folder is written
 
     class Mine(ClientLoop):
         pass

@@ -13,9 +13,10 @@ from fedcef.report.data.names import METRICS, dataset_title, metric_title
 from fedcef.report.data.records import Column, RunRecord
 from fedcef.runs.reader import flatten
 
-X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", "network_s")
 MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # what all axes follow from
 CLOCK = "sim_s"  # the axis of runs on a simulated network of their own
+LINK = "network_s"  # an estimate for others, over links that are all alike
+X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", LINK)
 _SHARES = {"f1", "f1_macro", "auc", "r2", *(name for name, (_, unit, _) in METRICS.items() if unit == "%")}
 LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
 NOT_SETTINGS = ("name", "label", "out", "device")  # do not make two runs different methods
@@ -149,9 +150,15 @@ def settings_as_text(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def axes_of(items: Sequence[Method]) -> tuple[str, ...]:
-    """What the methods can be drawn against; the virtual clock where some of them have one."""
-    return (*X_AXES, CLOCK) if any(item.has_clock for item in items) else X_AXES
+def axes_of(items: Sequence[Method], first: str = "") -> tuple[str, ...]:
+    """What the methods can be drawn against, `first` before the others.
+
+    Simulated time is there where some of them have it.  Where all do, an estimate over equal links would only confuse.
+    """
+    axes = [*X_AXES, CLOCK] if any(item.has_clock for item in items) else [*X_AXES]
+    if all(item.has_clock for item in items):
+        axes.remove(LINK)
+    return tuple(dict.fromkeys([first, *axes] if first else axes))
 
 
 def log_x(items: Sequence[Method], axis: str) -> bool:

@@ -27,7 +27,7 @@ AXES = {  # key -> (name on an axis, name on a switch)
     "round": ("Round", "Rounds"),
     "wall_s": ("Wall time", "Wall time"),
     "network_s": ("Simulated network time", "Network time"),
-    "sim_s": ("Time on the run's network", "Virtual clock"),
+    "sim_s": ("Simulated time on the run's network", "Simulated time"),
 }
 DATASETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 

@@ -23,7 +23,9 @@ def draw_figures(records: Sequence[RunRecord], out: Path, axis: str, link: Clien
     if axis == "network_s" and not all(item.participants for item in items):
         raise RunError("Network time needs the number of clients; the settings of some runs do not have num_clients.")
     if axis == CLOCK and not all(item.has_clock for item in items):
-        raise RunError("Some of these runs have no virtual clock; give them a network, or draw against something else.")
+        raise RunError(
+            "Some of these runs have no simulated time; give them a network, or draw against something else."
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

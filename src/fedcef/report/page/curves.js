@@ -36,7 +36,7 @@
   function hover(m, panel, c, i, time) {
     const range = c.high[i] > c.low[i] ? ` (${digits(c.low[i])} to ${digits(c.high[i])})` : "";
     return `<b>${m.name}</b><br>round ${digits(c.round[i])}: ${digits(c.y[i])}${panel.unit ? " " + panel.unit : ""}${range}<br>` +
-      `wire ${bytes(c.wire_bytes[i])} · paper ${bytes(c.paper_bytes[i])}<br>wall ${seconds(c.wall_s[i])} · network ${seconds(time[i])}`;
+      `wire ${bytes(c.wire_bytes[i])} · paper ${bytes(c.paper_bytes[i])}<br>wall ${seconds(c.wall_s[i])} · ${c.sim_s ? "simulated" : "network"} ${seconds(time[i])}`;
   }
 
   // A run that diverged must not flatten the others: with one, the axis is fixed by the rest.
@@ -63,7 +63,7 @@
     methods.forEach((m, k) => {
       const c = m.curves[panel.key];
       if (!c || !state.shown[k]) { return; }
-      const xs = along(c, state.axis.key), time = along(c, "network_s"), at = keep(xs);
+      const xs = along(c, state.axis.key), time = along(c, c.sim_s ? "sim_s" : "network_s"), at = keep(xs);
       if (!at.length) { return; }
       const x = at.map((i) => xs[i] / reach.size), pick = (column) => at.map((i) => column[i]);
       if (at.some((i) => c.high[i] > c.low[i])) {
@@ -142,14 +142,14 @@
     button.addEventListener("dblclick", (event) => { if (!event.shiftKey) { alone(k); } });
   });
   byId("show-all").addEventListener("click", () => show(methods.map(() => true)));
-  for (const name of ["up_mbit", "down_mbit", "latency_ms"]) {
+  for (const name of byId("network") ? ["up_mbit", "down_mbit", "latency_ms"] : []) {
     byId(name).addEventListener("input", (event) => {
       const value = event.target.valueAsNumber, sound = value > 0 || (value === 0 && name === "latency_ms");
       event.target.setAttribute("aria-invalid", String(!sound));
       if (sound) { state.network[name] = value; changed(); }
     });
   }
-  byId("compute").addEventListener("change", (event) => { state.network.compute = event.target.checked; changed(); });
+  byId("compute")?.addEventListener("change", (event) => { state.network.compute = event.target.checked; changed(); });
   panels.forEach((_, p) => {
     const box = byId(`log-y-${p}`);
     if (box) { box.checked = state.logY[p]; box.addEventListener("change", () => { state.logY[p] = box.checked; changed(); }); }

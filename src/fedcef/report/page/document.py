@@ -12,7 +12,17 @@ from typing import Any
 from markupsafe import Markup
 
 from fedcef.core.errors import RunError
-from fedcef.report.data.groups import CLOCK, Group, Method, axes_of, group_runs, lead_metric, log_x, shown_metrics
+from fedcef.report.data.groups import (
+    CLOCK,
+    LINK,
+    Group,
+    Method,
+    axes_of,
+    group_runs,
+    lead_metric,
+    log_x,
+    shown_metrics,
+)
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.names import AXES, METRICS, dataset_title
 from fedcef.report.data.records import RunRecord, as_line
@@ -25,6 +35,7 @@ from fedcef.report.page.reproduce import render_commands
 from fedcef.report.page.settings import render_settings
 from fedcef.report.page.traffic import render_traffic
 
+COSTS = ("round", "wire_bytes", "paper_bytes", "wall_s")  # what a target is paid in, beside time on a network
 SCRIPTS = ("page.js", "curves.js", "target.js", "tables.js")
 
 
@@ -38,12 +49,18 @@ class Lead:
 
 
 def write_page(
-    records: Sequence[RunRecord], path: Path, lead: Lead | None = None, link: ClientLink = ClientLink()
+    records: Sequence[RunRecord],
+    path: Path,
+    lead: Lead | None = None,
+    link: ClientLink = ClientLink(),
+    against: str = "",
 ) -> None:
-    """Writes the interactive report to `path`."""
+    """Writes the interactive report to `path`, which opens with curves against an axis, by default the first."""
     items = group_runs(records)
+    if against == CLOCK and not any(item.has_clock for item in items):
+        raise RunError("None of these runs has simulated time; give them a network, or draw against something else.")
     group = Group("", tuple(items), tuple(range(len(items))), shown_metrics(items))
-    axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in axes_of(items)}
+    axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in axes_of(items, against)}
     write_groups([group], [item.name for item in items], axes, path, lead, link)
 
 
@@ -75,10 +92,12 @@ def write_groups(
         results=each(lambda g: render("results.html", content=collect_results(g.items), places=g.places)),
         axes=[(key, AXES[key][1]) for key in axes],
         names=names,
-        link=link,
+        link=link if LINK in axes else None,
         first_wide=len(groups) == 1 and len(panels) == 5,
         panels=panels,
-        targets=each(lambda g: _target(groups.index(g), g, timed=CLOCK in axes)),
+        targets=each(
+            lambda g: _target(groups.index(g), g, columns=[*COSTS, *(axis for axis in (LINK, CLOCK) if axis in axes)])
+        ),
         traffic=each(lambda g: render_traffic(g.items, g.places)),
         clients=each(lambda g: render_clients(g.items)),
         layers=each(lambda g: render_layers(g.items, g.places)),
@@ -121,8 +140,9 @@ def _versions(records: Sequence[RunRecord]) -> str:
     return as_line("Made with " + "; ".join(sets)) if sets else "Made with fedcef"
 
 
-def _target(index: int, group: Group, timed: bool) -> Markup:
+def _target(index: int, group: Group, columns: Sequence[str]) -> Markup:
     metric = lead_metric(group.items)
     name, unit, _ = METRICS[metric]
     at_least = metric == "accuracy"
-    return render("target.html", index=index, group=group, name=name, unit=unit, at_least=at_least, timed=timed)
+    heads = [AXES[column][1].lower() for column in columns]
+    return render("target.html", index=index, group=group, name=name, unit=unit, at_least=at_least, heads=heads)

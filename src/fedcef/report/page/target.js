@@ -2,8 +2,8 @@
 // What every method pays until it reaches a target.
 (() => {
   const { methods, axes, targets, digits, bytes, seconds, along, byId, onChange } = report;
-  const COLUMNS = [["round", digits], ["wire_bytes", bytes], ["paper_bytes", bytes], ["wall_s", seconds], ["network_s", seconds],
-    ...(axes.some((axis) => axis.key === "sim_s") ? [["sim_s", seconds]] : [])];
+  const times = ["network_s", "sim_s"].filter((key) => axes.some((axis) => axis.key === key));
+  const COLUMNS = [["round", digits], ["wire_bytes", bytes], ["paper_bytes", bytes], ["wall_s", seconds], ...times.map((key) => [key, seconds])];
 
   // The first evaluated round at or beyond the target; -1 where there is none.
   const reached = (c, target, up) => (c ? c.y.findIndex((y) => y !== null && (up ? y >= target : y <= target)) : -1);

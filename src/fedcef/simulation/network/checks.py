@@ -11,6 +11,15 @@ from fedcef.core.round import Rounds
 from fedcef.simulation.engine import Engine
 from fedcef.simulation.network.population import Population
 
+IN_A_TRACE = ("preset", "up_mbit", "down_mbit", "latency_ms", "spread", "step_s", "step_spread")
+OF_ASYNC = ("concurrency", "buffer", "discount")
+
+
+def changed(network: Network, *names: str) -> str:
+    """The first of these options that is not at its default, with its section; "" if there is none."""
+    fields = Network.model_fields
+    return next((f"network.{name}" for name in names if getattr(network, name) != fields[name].default), "")
+
 
 def check_network(network: Network, engine: Engine, population: Population) -> None:
     """Refuse a network on which the method has no rounds, or on which a round might never end."""
@@ -21,6 +30,8 @@ def check_network(network: Network, engine: Engine, population: Population) -> N
         )
     if network.trace and network.availability < 1:
         raise ConfigError("A trace says itself when clients are there; leave network.availability out.")
+    if network.trace and (idle := changed(network, *IN_A_TRACE)):
+        raise ConfigError(f"A trace says itself how fast clients are; leave {idle} out.")
     if network.mode == "async":
         _check_asynchronous(network, engine.algorithm, engine.rounds)
     else:
@@ -29,6 +40,12 @@ def check_network(network: Network, engine: Engine, population: Population) -> N
 
 def _check_rounds(network: Network, engine: Engine, population: Population) -> None:
     algorithm, rounds = engine.algorithm, engine.rounds
+    if idle := changed(network, *OF_ASYNC):
+        raise ConfigError(f"In rounds {idle} has no effect; leave it out, or take network.mode = 'async'.")
+    if network.at_least > rounds.cohort_size:
+        raise ConfigError(
+            f"network.at_least is {network.at_least}; it must be at most the {rounds.cohort_size} clients of a round."
+        )
     name = type(algorithm).__name__
     keeps_sums = algorithm.adds_up != () and algorithm.client_init(torch.zeros(1))
     if network.over_selection > 1 and rounds.cohort_size == rounds.num_clients:

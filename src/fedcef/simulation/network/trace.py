@@ -1,13 +1,14 @@
 """Clients from a CSV file.
 
-    client,up,down,latency,speed,from,to
+    client,up,down,latency,step_s,from,to
     0,1000000,8000000,0.02,0.05,0,3600
     0,1000000,8000000,0.02,0.05,7200,9000
     1,4000000,20000000,0.01,0.02,,
 
-`up` and `down` are bit/s, `latency` is seconds one way, and `speed` is seconds of a local step.  The last two columns
-may be missing; they are a window of seconds in which the client can be reached, and more windows are more lines.  A
-client with an empty window is always there.  When the last window of the file is over, all begin again.
+`up` and `down` are bit/s, `latency` is seconds one way, and `step_s` (or `speed`) is seconds of a local step.  The last
+two columns may be missing; they are a window of seconds in which the client can be reached, and more windows are more
+lines.  A client with an empty window is always there.  When the last window of the file is over, all begin again.
+Spaces around names and numbers do not matter.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from fedcef.core.errors import ConfigError
 from fedcef.simulation.network.links import Links
 from fedcef.simulation.network.population import Population
 
-NUMBERS = ("up", "down", "latency", "speed")
+NUMBERS = ("up", "down", "latency", "step_s")
+ALSO = {"speed": "step_s"}  # what a column was called before
 WINDOW = ("from", "to")
 
 
@@ -101,12 +103,13 @@ def _lines(path: str) -> list[tuple[int, Mapping[str, str]]]:
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            names = tuple(reader.fieldnames or ())
+            names = tuple(ALSO.get(name.strip(), name.strip()) for name in reader.fieldnames or ())
+            reader.fieldnames = names
             lines: list[tuple[int, Mapping[str, str]]] = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"network.trace is {path!r}, which cannot be read: {error}.") from None
     wanted = ("client", *NUMBERS)
-    if set(names) not in ({*wanted}, {*wanted, *WINDOW}):
+    if len(set(names)) < len(names) or set(names) not in ({*wanted}, {*wanted, *WINDOW}):
         raise ConfigError(
             f"{path} has the columns {', '.join(names) or '(none)'}; it must have {', '.join(wanted)}, and may have "
             f"{' and '.join(WINDOW)}."
@@ -115,7 +118,7 @@ def _lines(path: str) -> list[tuple[int, Mapping[str, str]]]:
 
 
 def _client(path: str, line: int, row: Mapping[str, str], num_clients: int) -> int:
-    text = row["client"] or ""
+    text = (row["client"] or "").strip()
     if not (text.isdecimal() and int(text) < num_clients):
         raise ConfigError(
             f"Line {line} of {path} is for client {text!r}; clients are 0 to num_clients - 1 = {num_clients - 1}."
@@ -127,7 +130,7 @@ def _number(path: str, line: int, row: Mapping[str, str], name: str, empty: floa
     text = (row.get(name) or "").strip()
     if not text and empty is not None:
         return empty
-    least = 0.0 if name in ("latency", "speed", *WINDOW) else 1e-9
+    least = 0.0 if name in ("latency", "step_s", *WINDOW) else 1e-9
     try:
         number = float(text)
     except ValueError:

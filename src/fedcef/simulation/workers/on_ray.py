@@ -53,6 +53,9 @@ class OnRay(Workers):
     """How many clients an actor has in memory at a time; 0 = its whole share."""
     _crew: list[_Crew] = field(default_factory=list, repr=False, compare=False)  # none before the first round
 
+    def check(self, engine: Engine) -> None:
+        _actors(connected(), engine, self.actors)
+
     def work(self, engine: Engine, state: RunState, round_: Round) -> tuple[Message, Proposed]:
         crew = self._started(engine)
         parts = deque(self._parts(round_, len(crew.actors)))
@@ -109,23 +112,29 @@ def connected(**options: Any) -> Any:
     return ray
 
 
+def _actors(ray: Any, engine: Engine, count: int) -> int:
+    """How many actors there are to be, which the cluster must have room for."""
+    if type(engine.gradients) not in ORACLES.values():
+        raise ConfigError("Actors of Ray make their gradient oracle by its name; leave `gradients` out.")
+    kind = "GPU" if engine.gradients.problem.z0.is_cuda else "CPU"
+    there = int(ray.cluster_resources().get(kind, 0))
+    count = count or there
+    if not 1 <= count <= there:
+        raise ConfigError(
+            f"workers asks for {max(1, count)} actors, one for each {kind}, and Ray has {there} of them; ask for "
+            "fewer, or start Ray with more."
+        )
+    return count
+
+
 class _Crew:
     """Actors that know the problem."""
 
     def __init__(self, engine: Engine, count: int) -> None:
-        if type(engine.gradients) not in ORACLES.values():
-            raise ConfigError("Actors of Ray make their gradient oracle by its name; leave `gradients` out.")
         self.ray = connected()
         problem, training = engine.gradients.problem, engine.rounds.training
         on_gpu = problem.z0.is_cuda
-        kind = "GPU" if on_gpu else "CPU"
-        there = int(self.ray.cluster_resources().get(kind, 0))
-        count = count or there
-        if not 1 <= count <= there:
-            raise ConfigError(
-                f"workers asks for {max(1, count)} actors, one for each {kind}, and Ray has {there} of them; ask for "
-                "fewer, or start Ray with more."
-            )
+        count = _actors(self.ray, engine, count)
         actor = self.ray.remote(_Actor).options(
             num_cpus=0 if on_gpu else 1, num_gpus=int(on_gpu), max_restarts=_TRIES, max_task_retries=_TRIES
         )
@@ -138,7 +147,7 @@ class _Crew:
         if waiting:
             raise RunError(
                 f"Of {count} actors Ray has started {len(started)} within {_PATIENCE_S} seconds; others may hold its "
-                f"{kind}s, so ask for fewer, or wait."
+                f"{'GPU' if on_gpu else 'CPU'}s, so ask for fewer, or wait."
             )
         self._next = 0
         self._sent: tuple[Algorithm, Any] | None = None

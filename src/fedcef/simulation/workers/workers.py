@@ -53,6 +53,9 @@ class Workers(ABC):
         up, _ = self.work(engine, state, round_)
         return {name: payload.rows()[0] for name, payload in up.items()}
 
+    def check(self, engine: Engine) -> None:  # noqa: B027
+        """Refuse here what could not work: a run that cannot begin leaves nothing behind."""
+
     def states(self, states: States) -> States:
         """Where clients' states are kept for these workers, given where they would be kept by one."""
         return states

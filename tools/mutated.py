@@ -37,7 +37,6 @@ TESTS: dict[str, list[str]] = {
     ],
     "deployment/checks.py": ["tests/deployment/test_admission.py"],
     "wire/log.py": ["tests/wire/test_log.py"],
-    "wire/checksums.py": ["tests/wire/test_log.py"],
     "core/disk.py": ["tests/core/test_disk.py", "tests/deployment/test_writes.py"],
 }
 """The central modules, and the tests that are about them, quick ones first."""

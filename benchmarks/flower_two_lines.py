@@ -1,12 +1,11 @@
-"""What two lines do for an app that is not ours: Flower's quickstarts, compressed and not, and what a message costs.
+"""What two lines do for an app that is not ours: Flower's quickstarts, compressed and not.
 
-    python benchmarks/flower_two_lines.py study|simulated|faults|deployed|overhead [--app pytorch] [--write]
+    python benchmarks/flower_two_lines.py study|simulated|faults|deployed [--app pytorch] [--write]
 
     study       compressors and rules, on three seeds that nothing else uses, in one process
     simulated   the apps of examples/flower_quickstart_* on Flower's simulation engine (Ray), ten nodes, three seeds
     faults      the same in one process, with replies lost and doubled, nodes started again, and disks lost
     deployed    real processes: a SuperLink and three SuperNodes, one of them killed and started again
-    overhead    milliseconds and memory of packing and unpacking a message of 4.5 and 100 million parameters
 
 Every run is by the apps as they are; without compression they run with up = down = "identity", which is the app without
 our lines, bit for bit (tests/flower/test_two_lines.py).  Bytes are those of all records that an app hands to Flower, up
@@ -20,7 +19,6 @@ import importlib.util
 import json
 import os
 import random
-import resource
 import statistics
 import sys
 import tempfile
@@ -29,7 +27,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from measure import machine, write
 
 HERE = Path(__file__).parent
@@ -270,109 +267,20 @@ def study(names: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-# what a message costs
-
-
-def overhead(sizes: list[int]) -> list[dict[str, Any]]:
-    """Packing and unpacking on both sides, by one node and one server in this process: medians of the later rounds.
-
-    One thread's CPU time, which depends less on what else the machine does, and the time by the clock.
-    """
-    return [overhead_of(size) for size in sizes]
-
-
-def overhead_of(size: int) -> dict[str, Any]:
-    """One size: seconds of each step, and the largest memory beyond the models themselves."""
-    import torch
-    from flwr.app import Array, RecordDict
-
-    from fedcef.flower.two_lines.messages import Order
-    from fedcef.flower.two_lines.node import Node
-    from fedcef.flower.two_lines.notation import compressor
-    from fedcef.flower.two_lines.server import Server
-    from fedcef.flower.two_lines.store import NodeStore
-
-    torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    layers = 8
-    model = {f"layer{i}": rng.standard_normal(size // layers, np.float32) for i in range(layers)}
-    change = {name: rng.standard_normal(size // layers, np.float32) * 1e-2 for name in model}
-    server = Server(compressor("topk(0.01, sign)"), compressor("topk(0.02, sign)"))
-    times: dict[str, list[float]] = {
-        step: [] for step in ("server packs", "node unpacks", "node packs", "server unpacks")
-    }
-    wall: dict[str, list[float]] = {step: [] for step in times}
-    bytes_: dict[str, list[int]] = {"down": [], "up": []}
-
-    def timed(step: str, call: Any) -> Any:
-        began = time.perf_counter(), time.process_time()
-        result = call()
-        wall[step].append(1e3 * (time.perf_counter() - began[0]))
-        times[step].append(1e3 * (time.process_time() - began[1]))
-        return result
-
-    with tempfile.TemporaryDirectory() as place:
-        store = NodeStore(Path(place) / "node" / "run")
-        for number in range(4):
-            for name, array in model.items():
-                array += np.roll(change[name], number)
-            record = {name: Array(array) for name, array in model.items()}
-
-            def pack(record: dict[str, Any] = record) -> Any:
-                from flwr.app import ArrayRecord
-
-                server.advance([RecordDict({"arrays": ArrayRecord(record)})])
-                return server.order(server.channels["arrays"], 7, {7})
-
-            blob, ordered = timed("server packs", pack)
-            node = Node(store, Order.decode(blob))
-            given = timed("node unpacks", node.receive)
-            after = {name: array + change[name] for name, array in given.items()}
-
-            def answer(node: Node = node, after: Any = after) -> bytes:
-                found = node.answer(after)
-                assert found is not None
-                sent = found.encode()
-                node.keep(sent)
-                return sent
-
-            reply = timed("node packs", answer)
-            content = RecordDict({})
-            timed("server unpacks", lambda c=content, r=reply, o=ordered: server.take(c, "arrays", r, o, 7))
-            bytes_["down"].append(len(blob))
-            bytes_["up"].append(len(reply))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    row = {
-        "parameters": size,
-        "dense_bytes": 4 * size,
-        "bytes": {way: counts[-1] for way, counts in bytes_.items()},
-        "cpu_milliseconds": {step: statistics.median(found[1:]) for step, found in times.items()},
-        "wall_milliseconds": {step: statistics.median(found[1:]) for step, found in wall.items()},
-        "peak_bytes": peak,
-        "peak_in_models": peak / (4 * size),
-    }
-    steps = "  ".join(f"{step} {ms:,.0f} ms" for step, ms in row["cpu_milliseconds"].items())
-    print(f"  {size:,} parameters: {steps}; peak {peak / 1e9:.2f} GB, {row['peak_in_models']:.1f} models", flush=True)
-    return row
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["study", "simulated", "faults", "deployed", "overhead"])
+    parser.add_argument("what", choices=["study", "simulated", "faults", "deployed"])
     parser.add_argument("--app", choices=list(APPS), action="append")
-    parser.add_argument("--size", type=int, action="append", help="parameters; one a process, for its memory")
     parser.add_argument("--write", action="store_true", help="add to benchmarks/results/flower_two_lines.json")
     arguments = parser.parse_args()
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    names = arguments.app or list(APPS)
     calls = {"study": study, "simulated": simulated, "faults": faults, "deployed": deployed}
-    rows = overhead(arguments.size or [4_460_106]) if arguments.what == "overhead" else calls[arguments.what](names)
+    rows = calls[arguments.what](arguments.app or list(APPS))
     if arguments.write:
         path = HERE / "results" / "flower_two_lines.json"
         known = json.loads(path.read_text()) if path.exists() else {}
-        keys = {row.get("app", row.get("parameters")) for row in rows}
-        kept = [row for row in known.get(arguments.what, []) if row.get("app", row.get("parameters")) not in keys]
+        kept = [row for row in known.get(arguments.what, []) if row["app"] not in {row["app"] for row in rows}]
         known |= {"machine": machine(), arguments.what: [*kept, *rows]}
         write("flower_two_lines", known)
 

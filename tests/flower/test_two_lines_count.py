@@ -13,7 +13,7 @@ from flwr.serverapp import strategy as strategies
 
 from fedcef.core.errors import RunError
 from fedcef.flower import Compressed, CompressedGrid, Counted, compressed, counted
-from fedcef.flower.two_lines import counting, layout
+from fedcef.flower.two_lines import counting, layout, server
 from fedcef.flower.two_lines.counting import content_bytes
 from fedcef.report import load_runs, write_page
 from fedcef.runs.reader import RunReader
@@ -132,6 +132,19 @@ def test_a_model_in_pieces_is_rebuilt_alike_on_both_sides(tmp_path, monkeypatch)
     assert len(channel.layout.pieces) == 3
     found = [path.read_bytes() for path in tmp_path.glob("client-*/two-lines/*/replica-*.bin")]
     assert found == [channel.replica.tobytes()] * NODES
+
+
+def test_frames_that_lie_apart_are_the_same_model_and_one_array_for_all(tmp_path, monkeypatch):
+    def play(name):
+        inner = Grid(app([compressed()]), state=tmp_path / name)
+        return run(strategies.FedAvg(), CompressedGrid(inner, **SPARSE), 3), inner
+
+    together, _ = play("together")
+    monkeypatch.setattr(server, "LONG", 0)
+    apart, grid = play("apart")
+    assert same(together.arrays, apart.arrays)
+    first = [message.content["arrays"]["fedcef.frames"] for _, message, _ in grid.passed[:NODES]]
+    assert all(array.data is first[0].data for array in first)
 
 
 def test_pieces_keep_their_share(monkeypatch):

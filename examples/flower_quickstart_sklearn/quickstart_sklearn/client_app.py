@@ -11,8 +11,9 @@ app = ClientApp(mods=[compressed()])  # the client's line; it was ClientApp()
 
 def own_data(context: Context):
     """This node's training and validation images."""
-    count, samples = context.run_config["num-partitions"], context.run_config["samples-per-node"]
-    return partition(context.node_config["partition-id"], count, samples)
+    config = context.run_config
+    number = context.node_config["partition-id"]
+    return partition(number, config["num-partitions"], config["samples-per-node"], config["seed"])
 
 
 @app.train()

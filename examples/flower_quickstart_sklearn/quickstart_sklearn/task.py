@@ -18,10 +18,10 @@ def mnist():
     return images, data.train_targets.numpy(), test_images, data.test_targets.numpy()
 
 
-def partition(number, count, samples):
+def partition(number, count, samples, seed):
     """A node's own images and labels, and some to evaluate with: every `count`-th of the training set."""
     images, labels, _, _ = mnist()
-    mine = np.random.default_rng(0).permutation(len(labels))[number::count][:samples]
+    mine = np.random.default_rng(seed).permutation(len(labels))[number::count][:samples]
     cut = len(mine) * 4 // 5
     return (images[mine[:cut]], labels[mine[:cut]]), (images[mine[cut:]], labels[mine[cut:]])
 

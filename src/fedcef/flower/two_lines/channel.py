@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedcef.compressors import Compressor
 from fedcef.flower.two_lines.coding import beginning, difference, frames_of, key_of, opened, whole
 from fedcef.flower.two_lines.layout import Arrays, Layout, as_tensor
-from fedcef.flower.two_lines.messages import FROM_NOTHING, NOTHING, SHORT, Answer, memory_after
+from fedcef.flower.two_lines.messages import FROM_NOTHING, NOTHING, SHORT, Answer, as_array, memory_after
 from fedcef.flower.two_lines.notation import is_exact, text_of
 from fedcef.wire import FrameKind, WireError
 
@@ -43,7 +43,6 @@ class Channel:
         self.version, self.digest = 0, NOTHING
         self.replica = np.zeros(0 if self.exact else self.layout.dim, self.layout.number)
         self.log: dict[int, bytes] = {}
-        self._snapshot: tuple[int, bytes] = (-1, b"")
         if not self.exact:
             self._move(first=True)
 
@@ -67,8 +66,7 @@ class Channel:
         channel.run, channel.up, channel.down = run, up, down
         channel._take(model)
         channel.layout, channel.version, channel.digest = Layout.from_json(layout), version, digest
-        channel.replica, channel._snapshot = replica, (-1, b"")
-        channel.log, at = {}, 0
+        channel.replica, channel.log, at = replica, {}, 0
         for entry, length in lengths:
             channel.log[entry] = log[at : at + length]
             at += length
@@ -77,6 +75,7 @@ class Channel:
     def _take(self, model: Mapping[str, Array]) -> None:
         self.model: Model = dict(model)
         self.arrays: Arrays = numbers(self.model)
+        self._frames: dict[int | None, tuple[int, Array]] = {}
 
     @property
     def exact(self) -> bool:
@@ -85,8 +84,8 @@ class Channel:
 
     @property
     def kept(self) -> bytes:
-        """The arrays that travel as they are, or all of them."""
-        return self.layout.kept_bytes(self.arrays, self.layout.names if self.exact else None)
+        """The arrays that travel as they are."""
+        return b"" if self.exact else self.layout.kept_bytes(self.arrays)
 
     def follows(self, model: Mapping[str, Array]) -> bool:
         """Whether a model has the same arrays, by name and shape."""
@@ -107,12 +106,20 @@ class Channel:
     def types(self) -> list[str] | None:
         """The types of the arrays that travel as they are, where they are not those of the first model."""
         types = tuple(str(self.arrays[name].dtype) for name in self.layout.names)
-        names = self.layout.names if self.exact else self.layout.kept
-        at = [self.layout.names.index(name) for name in names]
+        at = [self.layout.names.index(name) for name in self.layout.kept]
         return None if all(types[i] == self.layout.types[i] for i in at) else list(types)
 
-    def since(self, version: int | None) -> tuple[int, bytes]:
-        """The frames for a node that has this version (None: nothing), and the version that they begin after."""
+    def since(self, version: int | None) -> tuple[int, Array]:
+        """The frames for a node that has this version (None: nothing), and the version that they begin after.
+
+        The same Array for all such nodes.
+        """
+        if version not in self._frames:
+            begin, frames = self._since(version)
+            self._frames[version] = (begin, as_array(frames))
+        return self._frames[version]
+
+    def _since(self, version: int | None) -> tuple[int, bytes]:
         if self.exact or version == self.version:
             return self.version, b""
         snapshot_size = self.replica.nbytes
@@ -122,7 +129,8 @@ class Channel:
             frames = b"".join(entry for entry in missed if entry is not None)
             if len(frames) <= snapshot_size:
                 return (FROM_NOTHING if version is None else version), frames
-        return FROM_NOTHING, self._whole()
+        pieces = [whole(self.version, self.replica[first:last]) for first, last in self.layout.pieces]
+        return FROM_NOTHING, b"".join(pieces)
 
     def text(self) -> dict[str, Any]:
         """What a node must know that has never met this run."""
@@ -170,6 +178,8 @@ class Channel:
 
     def _move(self, first: bool = False) -> None:
         frames = []
+        if is_exact(self.up):  # who answers the last version is compared with the replica that it was given
+            self.replica = self.replica.copy()
         for number, (start, stop) in enumerate(self.layout.pieces):
             behind = as_tensor(self.layout.piece(self.arrays, start, stop) - self.replica[start:stop])
             if first:
@@ -184,12 +194,6 @@ class Channel:
         self.log[self.version] = entry
         while len(self.log) > 1 and sum(map(len, self.log.values())) > self.replica.nbytes:
             del self.log[min(self.log)]  # who missed it gets the whole replica, which is shorter
-
-    def _whole(self) -> bytes:
-        if self._snapshot[0] != self.version:
-            pieces = [whole(self.version, self.replica[first:last]) for first, last in self.layout.pieces]
-            self._snapshot = (self.version, b"".join(pieces))
-        return self._snapshot[1]
 
 
 def numbers(model: Mapping[str, Array]) -> dict[str, NDArray[Any]]:

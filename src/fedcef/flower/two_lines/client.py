@@ -17,7 +17,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 
 from fedcef.flower.settings import state_folder
-from fedcef.flower.two_lines.messages import BLOB, DONE, NEED, Answer, Order, as_record, blob_in
+from fedcef.flower.two_lines.messages import APART, BLOB, DONE, NEED, Answer, Order, as_record, order_in
 from fedcef.flower.two_lines.node import NeedsMore, Node
 from fedcef.flower.two_lines.store import NodeStore
 from fedcef.runs.lock import locked
@@ -52,8 +52,7 @@ def compressed(state_dir: str | Path | None = None) -> Mod:
 def orders_in(message: Message) -> dict[str, Order]:
     """The orders in a message, by the name of the record in whose place they stand."""
     records = message.content.array_records if message.has_content() else {}
-    blobs = {name: blob for name, record in records.items() if (blob := blob_in(record)) is not None}
-    return {name: Order.decode(blob) for name, blob in blobs.items()}
+    return {name: order for name, record in records.items() if (order := order_in(record)) is not None}
 
 
 def _handled(message: Message, context: Context, call_next: Handler, nodes: dict[str, Node]) -> Message:
@@ -64,10 +63,9 @@ def _handled(message: Message, context: Context, call_next: Handler, nodes: dict
     needs = {}
     for name, node in nodes.items():
         try:
-            model = node.receive()
-            content[name] = ArrayRecord({key: Array(value) for key, value in model.items()})
-            others = {key: value for key, value in message.content.array_records[name].items() if key != BLOB}
-            content.array_records[name].update(others)
+            as_they_are = {k: a for k, a in message.content.array_records[name].items() if k not in (BLOB, APART)}
+            model = node.receive(_arrays(ArrayRecord(as_they_are)))
+            content[name] = ArrayRecord(as_they_are or {key: Array(value) for key, value in model.items()})
         except NeedsMore:
             needs[name] = node
     if needs:

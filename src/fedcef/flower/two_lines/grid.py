@@ -20,7 +20,7 @@ from flwr.supercore import log
 from fedcef.compressors import Compressor
 from fedcef.core.errors import FedcefError
 from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
-from fedcef.flower.two_lines.messages import as_record, blob_in
+from fedcef.flower.two_lines.messages import blob_in
 from fedcef.flower.two_lines.notation import compressor
 from fedcef.flower.two_lines.server import Ordered, Server, is_model, same_model
 from fedcef.wire import WireError
@@ -105,10 +105,8 @@ class CompressedGrid(PassingGrid):
         for name, record in message.content.array_records.items():
             if is_model(record):
                 own = None if same_model(record, shared[name]) else dict(record)
-                blob, orders[name] = self.server.order(
-                    self.server.channels[name], message.metadata.dst_node_id, present, own
-                )
-                records[name] = as_record(blob)
+                channel = self.server.channels[name]
+                records[name], orders[name] = self.server.order(channel, message.metadata.dst_node_id, present, own)
         message.content = RecordDict(records)
         return orders
 
@@ -144,8 +142,7 @@ class CompressedGrid(PassingGrid):
             raise WireError("It needs more again than it was sent; look at its state folder.")
         old, records, orders = sent.message.metadata, dict(sent.content.items()), {}
         for name, ordered in sent.orders.items():
-            blob, orders[name] = self.server.again(ordered, old.dst_node_id)
-            records[name] = as_record(blob)
+            records[name], orders[name] = self.server.again(ordered, old.dst_node_id)
         message = Message(RecordDict(records), old.dst_node_id, old.message_type, ttl=old.ttl, group_id=old.group_id)
         identifier = next(iter(self.counted.push_again([message])), "")
         if not identifier:

@@ -9,7 +9,6 @@ with the model.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,32 +121,24 @@ class Layout:
         shapes = dict(zip(self.names, self.shapes, strict=True))
         return {name: np.empty(shapes[name], kinds[name]) for name in self.coded}
 
-    def kept_bytes(self, arrays: Arrays, names: Sequence[str] | None = None) -> bytes:
-        """The bytes of the arrays that travel as they are; or of those that are named."""
-        chosen = self.kept if names is None else names
-        return b"".join(np.ascontiguousarray(_little(arrays[name])).tobytes() for name in chosen)
+    def kept_bytes(self, arrays: Arrays) -> bytes:
+        """The bytes of the arrays that travel as they are."""
+        return b"".join(np.ascontiguousarray(_little(arrays[name])).tobytes() for name in self.kept)
 
-    def read_kept(
-        self, data: bytes | memoryview, types: Sequence[str] | None = None, names: Sequence[str] | None = None
-    ) -> dict[str, NDArray[Any]]:
+    def read_kept(self, data: bytes | memoryview, types: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         """What `kept_bytes` wrote, as arrays of these types (the layout's, if none are given)."""
         kinds = dict(zip(self.names, types or self.types, strict=True))
         shapes = dict(zip(self.names, self.shapes, strict=True))
-        chosen = self.kept if names is None else names
-        wanted = sum(self.sizes[name] * np.dtype(kinds[name]).itemsize for name in chosen)
+        wanted = sum(self.sizes[name] * np.dtype(kinds[name]).itemsize for name in self.kept)
         if len(data) != wanted:
             raise WireError(f"The arrays that travel as they are take {wanted} bytes; there are {len(data)}.")
         found, at = {}, 0
-        for name in chosen:
+        for name in self.kept:
             kind = np.dtype(kinds[name]).newbyteorder("<")
             values = np.frombuffer(data, kind, self.sizes[name], at).reshape(shapes[name])
             found[name] = values.astype(kind.newbyteorder("="))
             at += values.nbytes
         return found
-
-    def text(self) -> str:
-        """The layout in a line, by which two are told apart."""
-        return json.dumps(self.to_json())
 
     def _within(self, start: int, stop: int) -> Iterator[tuple[str, slice, slice]]:
         """The arrays that a piece reaches into: name, stretch of the array, stretch of the piece."""

@@ -16,14 +16,16 @@
             …   frames
             u32 CRC-32 of everything before
 
-All little endian; frames are those of docs/wire.md.
+All little endian; frames are those of docs/wire.md.  Many frames of an order lie in an Array of their own beside it,
+which is the same for all nodes, so that Flower stores it once; the text then has their digest.  A model that is sent as
+it is lies there as Flower knows it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flwr.app import Array, ArrayRecord
@@ -33,8 +35,10 @@ from fedcef.wire.envelope import Envelope
 
 STYPE = "fedcef.two_lines.v1"
 """What Flower calls the kind of bytes in an Array."""
-BLOB = "fedcef"
-"""The name of that Array."""
+BLOB, APART = "fedcef", "fedcef.frames"
+"""The name of that Array, and of one with its frames."""
+LONG = 2**16
+"""Frames of more bytes lie apart."""
 SHORT = 8
 """The length of names and digests."""
 NOTHING = bytes(SHORT)
@@ -122,15 +126,39 @@ def memory_after(before: bytes, *sent: bytes | memoryview) -> bytes:
     return state.digest()
 
 
+def as_array(data: bytes) -> Array:
+    """Bytes as Flower carries them."""
+    return Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)
+
+
 def as_record(blob: bytes) -> ArrayRecord:
     """Bytes in the place of a model."""
-    return ArrayRecord({BLOB: Array(dtype="uint8", shape=(len(blob),), stype=STYPE, data=blob)})
+    return ArrayRecord({BLOB: as_array(blob)})
 
 
-def blob_in(record: ArrayRecord) -> bytes | None:
+def blob_in(record: ArrayRecord, name: str = BLOB) -> bytes | None:
     """The bytes in a record, or None if it holds arrays as Flower knows them."""
-    array = record.get(BLOB)
+    array = record.get(name)
     return array.data if array is not None and array.stype == STYPE else None
+
+
+def order_in(record: ArrayRecord) -> Order | None:
+    """The order in a record with the frames that lie beside it, or None if there is none."""
+    blob = blob_in(record)
+    if blob is None:
+        return None
+    order = Order.decode(blob)
+    if "apart" not in order.text:
+        return order
+    frames = blob_in(record, APART) or b""
+    if digest_of(frames) != order.text["apart"]:
+        raise WireError("The frames that lie beside the order are not those that it means.")
+    return replace(order, frames=frames)
+
+
+def digest_of(frames: bytes) -> str:
+    """By which an order knows the frames that lie beside it."""
+    return hashlib.blake2b(frames, digest_size=2 * SHORT).hexdigest()
 
 
 def _text(value: dict[str, Any] | None) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,15 @@ class Node:
         """The arrays of the model, as the server once described them."""
         return Layout.from_json(self.state.layout)
 
-    def receive(self) -> dict[str, NDArray[Any]]:
-        """The model that the order means; raises `NeedsMore` if only the server can help."""
+    def receive(self, beside: Arrays = MappingProxyType({})) -> dict[str, NDArray[Any]]:
+        """The model that the order means, or that lies beside it; raises `NeedsMore` if only the server can help."""
         self._hear(self.order.text)
         layout, order = self.layout, self.order
         types = order.text.get("types")
         if order.text.get("whole"):
-            self.given = layout.read_kept(order.kept, types, layout.names)
+            if not layout.fits(beside):
+                raise WireError("The model that lies beside the order is not the one that it describes.")
+            self.given = dict(beside)
             self.state.version, self.state.replica = -1, None
         else:
             coded = layout.empty()

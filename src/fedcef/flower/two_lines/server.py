@@ -19,14 +19,18 @@ from fedcef.compressors import Compressor
 from fedcef.flower.two_lines.channel import Channel, Model, numbers
 from fedcef.flower.two_lines.layout import Arrays
 from fedcef.flower.two_lines.messages import (
+    APART,
     BLOB,
     FROM_NOTHING,
+    LONG,
     NEED,
     NOTHING,
     RESULT,
     SHORT,
     Answer,
     Order,
+    as_array,
+    digest_of,
 )
 from fedcef.flower.two_lines.notation import is_exact
 from fedcef.wire import WireError
@@ -88,7 +92,7 @@ class Server:
 
     def order(
         self, channel: Channel, node: int, present: set[int], own: Model | None = None, from_nothing: bool = False
-    ) -> tuple[bytes, Ordered]:
+    ) -> tuple[ArrayRecord, Ordered]:
         """What to send a node in the place of the channel's model, or of one that is its own.
 
         Args:
@@ -101,14 +105,13 @@ class Server:
         if own is not None and not channel.follows(own):
             raise WireError("One batch of messages has models of different shapes under one name; send them apart.")
         whole = channel.exact or own is not None
-        arrays = channel.arrays if own is None else numbers(own)
         known, memories = self.known.get((channel.run, node)), self.clients.setdefault(channel.run, {})
         begun = known is not None and not from_nothing
         version = known.version if known is not None and begun else None
-        since, frames = (channel.version, b"") if whole else channel.since(version)
-        names = channel.layout.names
-        types = channel.types() if own is None else [str(arrays[name].dtype) for name in names]
-        text = ({} if begun else channel.text()) | ({"whole": True} if whole else {})
+        since, frames = (channel.version, as_array(b"")) if whole else channel.since(version)
+        text: dict[str, Any] = {} if begun else channel.text()
+        text |= {"whole": True} if whole else {"types": types} if (types := channel.types()) else {}
+        apart = len(frames.data) > LONG
         order = Order(
             run=channel.run,
             order=secrets.token_bytes(SHORT),
@@ -117,16 +120,19 @@ class Server:
             digest=channel.digest,
             known=known is not None,
             memory=memories.get(known.client, NOTHING) if known else NOTHING,
-            text=text | ({"types": types} if types else {}),
+            text=text | ({"apart": digest_of(frames.data)} if apart else {}),
             memories={} if known else self._of_others(channel.run, present),
-            kept=channel.kept if own is None else channel.layout.kept_bytes(arrays, names),
-            frames=frames,
+            kept=b"" if whole else channel.kept,
+            frames=b"" if apart else frames.data,
         )
         self._newest[channel.run, node] = order.order
-        given = channel.replica.copy() if is_exact(self.up) and not whole else None
-        return order.encode(), Ordered(channel, order.order, channel.version, arrays, given)
+        model = {} if not whole else channel.model if own is None else own
+        record = ArrayRecord({**model, BLOB: as_array(order.encode()), **({APART: frames} if apart else {})})
+        given = channel.replica if is_exact(self.up) and not whole else None
+        base = channel.arrays if own is None else numbers(own)
+        return record, Ordered(channel, order.order, channel.version, base, given)
 
-    def again(self, ordered: Ordered, node: int) -> tuple[bytes, Ordered]:
+    def again(self, ordered: Ordered, node: int) -> tuple[ArrayRecord, Ordered]:
         """The same for a node that lacks what it was known to have."""
         channel = ordered.channel
         own = None if ordered.base is channel.arrays else {name: Array(a) for name, a in ordered.base.items()}

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test coverage test-flower test-browser faults faults-quick lint bench fuzz docs notebooks compare-runs mutants wheel clean
+.PHONY: setup demo test coverage test-flower test-browser faults faults-quick lint bench fuzz docs notebooks compare-runs mutants wheel release clean
 
 # What a target installs: an extra of pyproject.toml, noted by a file in the environment.
 $(VENV)/.has-demo: EXTRAS := data,plot
@@ -94,5 +94,9 @@ mutants: $(VENV)/.has-test
 wheel:
 	PYTHON=$(PYTHON) tools/check_wheel.sh
 
+# What a release is made of, in dist/: built, checked, tried with every supported Python that is here, with checksums.
+release:
+	PYTHON=$(PYTHON) tools/check_wheel.sh release dist
+
 clean:
-	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) runs site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -3,6 +3,7 @@
 #   tools/check_wheel.sh               both, in a temporary folder
 #   tools/check_wheel.sh build DIST    only build, into DIST
 #   tools/check_wheel.sh try DIST      only try what is in DIST
+#   tools/check_wheel.sh release DIST  build, try with every supported Python that is here, and write SHA256SUMS
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
@@ -14,8 +15,10 @@ say() { printf '\n== %s\n' "$*"; }
 build() {
   say "build wheel and sdist (the wheel from the sdist)"
   "$python" -m venv "$work/builder"
-  "$work/builder/bin/python" -m pip install --quiet --disable-pip-version-check build
+  "$work/builder/bin/python" -m pip install --quiet --disable-pip-version-check build twine
   "$work/builder/bin/python" -m build --outdir "$1" "$root"
+  say "what a package index would make of them"
+  "$work/builder/bin/python" -m twine check --strict "$1"/*.whl "$1"/*.tar.gz
   say "every file of the package is in the wheel"
   "$python" - "$root/src" "$1" <<'PY'
 import sys, zipfile
@@ -61,9 +64,26 @@ PY
     tests/wire/test_golden.py tests/runs/test_run.py tests/test_examples.py
 }
 
+release() {
+  rm -f "$1"/*.whl "$1"/*.tar.gz "$1/SHA256SUMS"
+  build "$1"
+  local version tried=()
+  for version in 3.11 3.12 3.13; do
+    if command -v "python$version" >/dev/null; then
+      PYTHON=python$version "$root/tools/check_wheel.sh" try "$1"
+      tried+=("$version")
+    else
+      say "no python$version here: not tried with it"
+    fi
+  done
+  (cd "$1" && sha256sum ./*.whl ./*.tar.gz >SHA256SUMS && cat SHA256SUMS)
+  say "ready in $1; tried with Python ${tried[*]:-none}"
+}
+
 case "${1:-all}" in
   build) build "$(mkdir -p "$2" && cd "$2" && pwd)" ;;
   try) try_it "$(cd "$2" && pwd)" ;;
+  release) release "$(mkdir -p "$2" && cd "$2" && pwd)" ;;
   all) build "$work/dist" && try_it "$work/dist" && say "the wheel is good" ;;
-  *) echo "usage: tools/check_wheel.sh [build DIST | try DIST]" >&2; exit 2 ;;
+  *) echo "usage: tools/check_wheel.sh [build DIST | try DIST | release DIST]" >&2; exit 2 ;;
 esac

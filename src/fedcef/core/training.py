@@ -140,17 +140,17 @@ class Evaluation(BaseModel):
     every: Count = 1
     """Rounds between evaluations; the first and the last round are always evaluated."""
     train_samples: NotNegative = 0
-    """How many training samples the loss and the gradient are taken on; 0 = all, as in the simulator's last round."""
+    """How many training samples the loss and gradient are computed on; 0 = all, as in the simulator's last round."""
     clients: NotNegative = 0
-    """How many clients the loss and the gradient are taken over, always the same ones; 0 = all, or 1,000 where there
-    are more than 16,384."""
+    """How many clients the loss and the gradient are computed on, always the same ones; 0 = all, or 1,000 if there are
+    more than 16,384."""
     optimum: bool = False
     """Solve the problem centrally first, and record the gap F(z) - F* (convex problems only)."""
     metrics: Annotated[tuple[MetricOption, ...], BeforeValidator(_one_is_a_list)] = ()
-    """Further measures on the test set, by name or by the import path of a function of the user's own."""
+    """Further measures on the test set, by name or by the import path of a function of your own."""
     per_client: bool = False
-    """Whether to record how unlike the clients are: mean, worst tenth, worst and spread of their accuracies, or of
-    their losses where there are no classes, on the training samples that are looked at."""
+    """Whether to record how much clients differ: mean, worst tenth, worst and spread of their accuracies, or of their
+    losses where there are no classes, on the training samples that are evaluated."""
     last_on_all: bool = True
     """Whether the last round is evaluated on all training samples, whatever `train_samples` says."""
 
@@ -161,13 +161,13 @@ class Stopping(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     measure: str
-    """What is looked at in the record of every evaluated round."""
+    """The measure to watch, in the record of every evaluated round."""
     patience: Count = 10
-    """After how many evaluations in a row without a better value the run ends."""
+    """The run ends after this many evaluations in a row without a better value."""
     mode: Literal["auto", "min", "max"] = "auto"
-    """Whether lower or higher values are better; auto knows it of the package's own measures."""
+    """Whether lower or higher values are better; auto knows this for the package's own measures."""
     least: NonNegative = 0.0
-    """By how much a value must be better than the best so far to count as such."""
+    """By how much a value must improve on the best so far to count as better."""
 
 
 class StoreOptions(BaseModel):
@@ -201,39 +201,39 @@ class Training(Options):
     """
 
     rounds: Count = 100
-    """How many rounds there are."""
+    """The number of rounds."""
     seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
-    """What decides minibatches, cohorts, random compressors and, for the shipped data, the deal and the start."""
+    """Determines minibatches, cohorts, random compressors and, for shipped data, the partition and initial model."""
     clients_per_round: Annotated[NotNegative, BeforeValidator(_none_is_zero)] = 0
     """How many clients take part in a round; 0 = all."""
     batch_size: NotNegative = 64
-    """Samples of a local step; 0 = all of a client's samples: exact gradients."""
+    """Samples in a local step; 0 = all of a client's samples, that is, exact gradients."""
     batches: Batches = "drawn"
-    """How they are chosen: drawn with replacement, or in epochs: within a round a client goes through all its samples
-    in a random order, then in another."""
+    """How minibatches are chosen: drawn with replacement, or in epochs: within a round a client goes through all its
+    samples in a random order, then in another."""
     clip_norm: Annotated[NonNegative, BeforeValidator(_none_is_zero)] = 0.0
     """Largest norm of a client's minibatch gradient; 0 = off."""
     weighting: Weighting = "uniform"
-    """How clients count in the mean: alike, as in the paper, or by their number of samples."""
+    """The weight of a client in the mean: equal, as in the paper, or its number of samples."""
     local_schedule: ScheduleOption = Constant()
     """A factor on local_lr that changes from round to round."""
     server_schedule: ScheduleOption = Constant()
     """A factor on server_lr that changes from round to round."""
     oracle: OracleName = "auto"
-    """How gradients are computed: client after client, all in one call, by kernels for all, or whatever suits."""
+    """How gradients are computed: client after client, all in one call, by batched kernels, or what suits the model."""
     precision: Precision = "float32"
     """The arithmetic of gradients; everything else is float32, or float64 for the precision of that name."""
     micro_batch: NotNegative = 0
     """How many samples of a step go through the model at a time, to save memory; 0 = all.  Their gradients add up to
     that of the whole batch, up to rounding."""
     compile: bool = False
-    """Whether torch.compile makes kernels for the model, which takes a while at the start."""
+    """Whether to compile the model with torch.compile, which takes a while at the start."""
     cuda_graphs: bool = True
     """Whether a GPU replays a recording of the round, where the round can be recorded."""
     snapshot_every: NotNegative = 10
     """Rounds between snapshots to resume from; 0 = none."""
     budget: Annotated[NotNegative, BeforeValidator(lambda amount: as_bytes(_none_is_zero(amount)))] = 0
-    """What all clients together may send and receive, e.g. "300MB": ratios then change from round to round; 0 = off."""
+    """What all clients together may send and receive, e.g. "300MB"; ratios then vary from round to round; 0 = off."""
     budget_tilt: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Above 0 the first rounds get more of the budget than the last, below 0 less."""
     averaging: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -210,6 +210,8 @@ def test_the_command_prints_a_table(sparse_run, tmp_path, capsys):
     shown = capsys.readouterr().out
     for text in ("parameters", "latency of a batch of 64", "Largest difference", "Wrote"):
         assert text in shown
+    accuracy = json.loads((sparse_run / "summary.json").read_text())["accuracy"]
+    assert re.search(rf"test accuracy, % +{100 * accuracy:.2f} +{100 * accuracy:.2f}", shown)
 
 
 def test_the_command_takes_a_module_and_a_shape(python_run, tmp_path, capsys):

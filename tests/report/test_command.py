@@ -27,6 +27,22 @@ def test_writes_the_page_and_the_figures(make_run, tmp_path, monkeypatch):
     assert (tmp_path / "figures" / "density_network_s.pdf").is_file()
 
 
+def test_the_page_lies_where_plot_would_put_it(make_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one, other = make_run("a"), make_run("b", label="b")
+    call(one)
+    assert (one / "report.html").is_file()
+    call(one, other)
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_axis_asked_for_is_the_page_s(make_run, tmp_path):
+    call(make_run("a"), "-o", tmp_path / "page.html", "--against", "rounds")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert '<input type="radio" name="axis" value="round" checked' in page
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_shows_the_page_in_a_browser_if_there_is_one(make_run, tmp_path, monkeypatch, there):
     shown = []

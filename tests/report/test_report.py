@@ -85,6 +85,42 @@ def test_the_page_fetches_nothing_and_its_data_are_the_curves(make_run, tmp_path
     assert curve["wire_bytes"][-1] == 600_000
 
 
+def test_data_sets_have_panels_of_their_own(make_run, tmp_path):
+    """A gap on one of them does not hide the accuracy on another, and nothing is best across them."""
+    folders = [make_run("a"), make_run("b", label="b", accuracy=0.8), make_run("c", dataset="lasso", accuracy=None)]
+    lines = [json.loads(line) for line in (folders[2] / "rounds.jsonl").read_text().splitlines()]
+    lines = [{**line, "gap": 0.1} if "objective" in line else line for line in lines]
+    (folders[2] / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_page(load_runs(folders), tmp_path / "page.html")
+    data = parse(tmp_path / "page.html").json()
+    keys = [panel["key"] for panel in data["panels"]]
+    assert "gap_lasso" in keys
+    assert "accuracy_mnist" in keys
+    assert [target["name"] for target in data["targets"]] == ["Gap to the optimum, F(z) - F*", "Test accuracy"]
+    assert [method["name"] for method in data["methods"]] == ["FedCEF", "b"]
+    assert data["methods"][0]["curves"].keys() >= {"gap_lasso", "accuracy_mnist"}
+
+
+def test_what_differs_is_written_as_in_settings_files(make_run, tmp_path):
+    groups = 'groups = [{ match = "*.bias", decay = false }, { match = "head.*", lr = 0.5 }]\n'
+    compare = '[[compare]]\nlabel = "x"\nset = { seed = 3 }\n'
+    folders = [make_run("a"), make_run("b", label="b", extra=groups)]
+    with (folders[0] / "config.toml").open("a") as file:
+        file.write(compare)
+    write_page(load_runs(folders), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "[{ match = *.bias, decay = false }, { match = head.*, lr = 0.5 }]" in text
+    assert "{&#39;" not in text
+    assert '<th scope="row">compare</th>' not in text
+
+
+def test_a_printed_page_keeps_columns_and_colours(make_run, tmp_path):
+    write_page(load_runs([make_run("a")]), tmp_path / "page.html")
+    printed = (tmp_path / "page.html").read_text(encoding="utf-8").partition("@media print")[2].partition("</style>")[0]
+    assert "print-color-adjust: exact" in printed
+    assert ".scroll { overflow: visible; }" in printed
+
+
 def test_text_from_files_stays_text(make_run, tmp_path):
     folder = make_run("a<b>&", label=HOSTILE)
     with (folder / "config.toml").open("a") as file:

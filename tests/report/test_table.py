@@ -74,6 +74,17 @@ def test_amounts(value, text):
     assert format_number(value) == text
 
 
+def test_data_sets_have_tables_of_their_own(make_run):
+    folders = [
+        make_run("a", dataset="mnist", accuracy=0.9),
+        make_run("b", dataset="mnist", label="b", accuracy=0.8),
+        make_run("c", dataset="lasso", accuracy=None),
+    ]
+    text = printed(make_table(load_runs(folders)))
+    assert text.index("lasso") < text.index("objective") < text.index("MNIST") < text.index("90.00")
+    assert "MNIST" not in printed(make_table(load_runs(folders[:2])))
+
+
 def test_what_could_not_be_read_stands_below(make_run):
     folder = make_run("a")
     (folder / "facts.json").write_text('{"clients": ')

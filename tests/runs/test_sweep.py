@@ -103,6 +103,7 @@ def test_variants_come_first_and_swept_values_lie_on_top_of_their_changes(varian
         "zhang_et_al.__seed=1",
     ]
     # another algorithm takes the place of the variant's, whose options go with it
+    assert [p.config.label for p in plan([variants], [], only=["zhang"])] == ["Zhang et al."]  # a part will do
     named = plan([variants], ["algorithm.name=['scafcom']"], only=["FedCEF"])
     assert named[0].config.algorithm == {"name": "scafcom"}
 
@@ -139,6 +140,7 @@ def test_a_key_given_twice_has_its_last_value():
     ("changes", "only", "says"),
     [
         ([], ["FedAvg"], "There is no variant 'FedAvg' to keep by --only; there are 'FedCEF', 'Zhang et al.'."),
+        ([], ["e"], "2 variants have 'e' in their label to keep by --only; there are 'FedCEF', 'Zhang et al.'."),
         (["seed=[]"], [], r"--set seed=\[\] sweeps over nothing; give at least one value"),
         (["seed=[1,2,1]"], [], r"--set seed=\[1, 2, 1\] has a value twice"),
         (['label=["a","b"]'], [], "label cannot be swept"),

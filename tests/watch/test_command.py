@@ -44,6 +44,7 @@ def test_it_ends_with_the_run(watch, tmp_path, monkeypatch):
     code, out, _ = watch(run.folder)
     assert code == 0
     assert out.count("FedCEF  finished") == 1
+    assert out.endswith("\n")
     assert "20 of 20" in out
     assert next(naps, None) is None
 
@@ -57,6 +58,7 @@ def test_ctrl_c(watch, tmp_path, monkeypatch):
     code, out, _ = watch(run.folder)
     assert code == 130
     assert "FedCEF  running" in out
+    assert out.endswith("\n")
     assert watch(run.end().folder, "--serve")[0] == 0  # nothing was left to see
 
 

@@ -7,6 +7,7 @@ import time
 import pytest
 from rich.console import Console
 
+from fedcef.runs.lock import locked
 from fedcef.watch.follow import Followed
 from fedcef.watch.screen import draw_screen
 from fedcef.watch.words import draw_sparkline, format_duration, format_measure
@@ -87,8 +88,25 @@ def test_a_silent_run_is_told(tmp_path):
     run = Growing(tmp_path / "run").rounds(*range(5))
     long_ago = time.time() - 125
     os.utime(run.folder / "rounds.jsonl", (long_ago, long_ago))
-    assert "FedCEF: no new round for 2:0" in shown(run)
-    assert "no new round" not in shown(run.end())
+    with locked(run.folder / "lock"):
+        text = shown(run)
+    assert "FedCEF  running" in text
+    assert "FedCEF: no new round for 2:0" in text
+    text = shown(run)  # nobody holds the lock: whoever did is dead, however that came
+    assert "FedCEF  stopped" in text
+    assert "FedCEF: no process works on it; its last round was 2:0" in text
+    assert "left" not in text
+    text = shown(run.end())
+    assert "no new round" not in text
+    assert "stopped" not in text
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    runs = [Growing(tmp_path / name).rounds(*range(5)) for name in ("here", "there")]
+    lines = shown(*runs, width=120).splitlines()
+    assert [line.split()[:3] for line in lines[1:3]] == [
+        ["FedCEF,", "seed=0", f"[{name}]"] for name in ("here", "there")
+    ]
 
 
 def test_text_from_files_is_only_text(tmp_path):

@@ -50,11 +50,13 @@ def export(
     for title in ("whole", "shrunk", "ratio") if done.shrunk else ("whole",):
         table.add_column(title, justify="right")
 
-    def row(name: str, whole: float, shrunk: float, text: str) -> None:
-        cells = [text.format(whole), text.format(shrunk), f"{whole / shrunk:.2f}×"]
+    def row(name: str, whole: float, shrunk: float, text: str, ratio: bool = True) -> None:
+        cells = [text.format(whole), text.format(shrunk), f"{whole / shrunk:.2f}×" if ratio else ""]
         table.add_row(name, *cells[: len(table.columns) - 1])
 
     after = done.shrunk or done.whole
+    if done.accuracy is not None:
+        row("test accuracy, %", 100 * done.accuracy, 100 * done.accuracy, "{:.2f}", ratio=False)
     row("parameters", done.whole.parameters, after.parameters, "{:,}")
     row("file, bytes", done.whole.file_bytes, after.file_bytes, "{:,}")
     for batch, whole, shrunk in zip(BATCHES, done.whole.latency_s, after.latency_s, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 
@@ -27,6 +28,7 @@ from fedcef.cli import (
     watch,
 )
 from fedcef.cli import list as list_
+from fedcef.cli.front import FrontDoor
 from fedcef.cli.terminal import say
 from fedcef.core.errors import DataNote, EndedElsewhere, FedcefError
 from fedcef.core.memory import keep_freed_memory
@@ -35,7 +37,6 @@ COMMANDS = (
     *(run, compare, sweep, frontier, watch, plot, report, export, theory, list_),
     *(data, deployment, doctor, version),
 )
-"""In the order in which the help shows them."""
 
 _RIGHTS = "ask for the rights to it, or choose another folder"
 REFUSALS = {
@@ -50,6 +51,7 @@ REFUSALS = {
 """What the system refuses for reasons that a user can mend: what cannot be done with a file, and what to do."""
 
 app = typer.Typer(
+    cls=FrontDoor,
     help="Composite federated learning over a narrow network.",
     no_args_is_help=True,
     add_completion=True,
@@ -58,6 +60,15 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     command.register(app)
+
+
+@app.callback()
+def front(
+    version_: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=version.show, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Composite federated learning over a narrow network."""
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedcef.cli.shared_options import RunFolders
+from fedcef.cli.shared_options import RunFolders, default_folder
 from fedcef.cli.terminal import show_frontier, show_paper, show_report, tell
 
 
@@ -40,7 +40,7 @@ def plot(
     from fedcef.runs.experiments import load_settings
 
     folders = [folder for path in runs for folder in find_runs(path)]
-    out = out or (runs[0] if len(runs) == 1 else Path("report"))
+    out = out or default_folder(runs)
     if paper:
         show_paper(folders, out)
     elif frontier or references:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedcef.cli.shared_options import RunFolders
+from fedcef.cli.shared_options import RunFolders, default_folder
 from fedcef.cli.terminal import say, show_table, tell
 from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import ConfigError
@@ -31,7 +31,10 @@ def register(app: typer.Typer) -> None:
 
 def report(
     runs: RunFolders,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The page to write; by default report.html beside the runs, as plot has it."),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="A folder for the curves as PNG, PDF and SVG, one column wide.")
     ] = None,
@@ -58,6 +61,7 @@ def report(
         raise ConfigError(f"--against is {against!r}; it must be one of {', '.join(AXES)}.")
     if not (0 < uplink < inf and 0 < downlink < inf and 0 <= latency < inf):
         raise ConfigError("--uplink and --downlink must be numbers above 0 Mbit/s, and --latency at least 0 ms.")
+    out = out or default_folder(runs) / "report.html"
     found = {path: find_runs(path) for path in runs}
     for path, inside in found.items():
         if not inside:
@@ -66,6 +70,8 @@ def report(
     link = ClientLink(uplink, downlink, latency)
     records = load_runs(folders)
     show_table(folders)
+    if out == default_folder(runs) / "report.html":
+        out.parent.mkdir(parents=True, exist_ok=True)
     write_page(records, out, link=link, against=AXES[against])
     tell(f"Wrote {out} ({format_bytes(out.stat().st_size)})")
     if figures is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,10 @@ Lists = Annotated[
     ),
 ]
 Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="LABEL", help="Keep this variant of [[compare]]; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="LABEL", help="Keep this variant of [[compare]], by its label or a part of it; repeatable."
+    ),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="How many runs at a time, each in its own process.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder to write to; by default a new one below runs/.")]
@@ -40,3 +44,8 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="TRACKER", help="Also write to tensorboard, mlflow or wandb; repeatable."),
 ]
+
+
+def default_folder(runs: Sequence[Path]) -> Path:
+    """Where something about runs is written: beside them, or to report/ if they lie in several places."""
+    return runs[0] if len(runs) == 1 else Path("report")

@@ -16,3 +16,10 @@ def register(app: typer.Typer) -> None:
 def version() -> None:
     """Show the version."""
     tell(fedcef.__version__)
+
+
+def show(asked: bool) -> None:
+    """Show the version and end, if that was asked for."""
+    if asked:
+        version()
+        raise typer.Exit

@@ -16,6 +16,7 @@ from fedcef.export.formats import FORMATS
 from fedcef.export.gain import BATCHES, TOLERANCE, Size, latencies
 from fedcef.export.shrink import count, shrink
 from fedcef.export.trained import Trained, largest_difference, load_trained
+from fedcef.runs.folder import RunFolder
 
 _EXAMPLES = 64  # inputs on which outputs are compared
 
@@ -32,6 +33,8 @@ class Exported:
     """The largest difference of outputs, as a share of the largest output."""
     note: str = ""
     """Why the model was not shrunk although that was asked for."""
+    accuracy: float | None = None
+    """On the run's test set, as its summary has it: a small file of a useless model is no gain."""
 
 
 def export_model(
@@ -74,7 +77,8 @@ def export_model(
     Disk().replace(path, files[-1])
     times = zip(*(latencies(models, trained.inputs(batch)) for batch in BATCHES), strict=True)
     sizes = [Size(count(m), len(file), latency) for m, file, latency in zip(models, files, times, strict=True)]
-    return Exported(path, sizes[0], None if small is None else sizes[1], difference, note)
+    accuracy = RunFolder(Path(run)).read_summary().get("accuracy")
+    return Exported(path, sizes[0], None if small is None else sizes[1], difference, note, accuracy)
 
 
 def _shrunk(trained: Trained) -> tuple[nn.Module | None, str]:

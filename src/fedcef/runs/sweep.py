@@ -73,17 +73,26 @@ def plan(
     configs = [load_settings(experiment, plain) for experiment in experiments]
     choices = [variants_of(config) for config in configs]
     known = list(dict.fromkeys(_label(variant) for variants in choices for variant in variants))
-    for label in only:
-        if label not in known:
-            there = ", ".join(map(repr, known))
-            raise ConfigError(f"There is no variant {label!r} to keep by --only; there are {there}.")
+    kept = {_kept(label, known) for label in only}
     groups = [
-        expand([variant for variant in variants if not only or _label(variant) in only], swept) for variants in choices
+        expand([variant for variant in variants if not only or _label(variant) in kept], swept) for variants in choices
     ]
     if len(groups) == 1:
         return groups[0]
     parents = map(Path, _distinct(_folder_name(config.name) for config in configs))
     return [replace(p, path=parent / p.path) for parent, group in zip(parents, groups, strict=True) for p in group]
+
+
+def _kept(label: str, known: Sequence[str]) -> str:
+    """The variant that is called so, or the only one whose label has this in it."""
+    if label in known:
+        return label
+    alike = [name for name in known if label.lower() in name.lower()]
+    if len(alike) != 1:
+        there = ", ".join(map(repr, alike or known))
+        what = f"{len(alike)} variants have {label!r} in their label" if alike else f"There is no variant {label!r}"
+        raise ConfigError(f"{what} to keep by --only; there are {there}.")
+    return alike[0]
 
 
 def split(changes: Iterable[str]) -> tuple[list[str], Swept]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Literal, Protocol
 
 from fedcef.core.errors import RunError
 from fedcef.report.data.records import as_number
+from fedcef.runs.lock import is_locked
 from fedcef.runs.reader import Record, RunReader, find_runs
 from fedcef.watch.lines import Lines
 
-Status = Literal["waiting", "running", "finished", "diverged"]
+Status = Literal["waiting", "running", "stopped", "finished", "diverged"]
+SILENT_S = 10.0  # before that nobody asks whether a run is still alive
 RECENT = 30  # rounds that the pace is taken over
 KEPT = 20  # notes
 
@@ -66,7 +69,14 @@ class Followed:
         """How it stands."""
         if self.summary:
             return "diverged" if self.summary.get("status") == "diverged" else "finished"
+        if self.changed and self.silence > SILENT_S and not is_locked(self.path / "lock"):
+            return "stopped"  # whoever works on a run holds its lock, and the system takes it from the dead
         return "running" if self.records else "waiting"
+
+    @property
+    def silence(self) -> float:
+        """Seconds since something was last written down."""
+        return time.time() - self.changed
 
     @property
     def over(self) -> bool:
@@ -114,7 +124,7 @@ class Followed:
     @property
     def left_s(self) -> float | None:
         """Seconds to the end, at this pace."""
-        return (self.rounds - self.round) / self.pace if self.pace and not self.over else None
+        return (self.rounds - self.round) / self.pace if self.pace and self.status == "running" else None
 
     @property
     def changed(self) -> float:

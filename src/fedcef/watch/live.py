@@ -60,10 +60,14 @@ class Watched:
 
 def follow(watched: Watched, console: Console, forever: bool = False) -> None:
     """Show the runs until they are over, or for ever; where there is no terminal, only the last screen."""
-    with Live(
-        draw_screen(watched.runs), console=console, refresh_per_second=4, auto_refresh=console.is_terminal
-    ) as live:
-        while forever or not watched.over:
-            time.sleep(EVERY_S)
-            watched.update()
-            live.update(draw_screen(watched.runs))
+    try:
+        with Live(
+            draw_screen(watched.runs), console=console, refresh_per_second=4, auto_refresh=console.is_terminal
+        ) as live:
+            while forever or not watched.over:
+                time.sleep(EVERY_S)
+                watched.update()
+                live.update(draw_screen(watched.runs))
+    finally:
+        if not console.is_terminal:
+            console.print()  # there the last screen does not end its line

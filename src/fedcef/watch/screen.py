@@ -5,7 +5,6 @@ Text from run folders is untrusted: it is shown as one printable line, and no ma
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,19 +17,19 @@ from rich.text import Text
 from fedcef.core.amounts import format_bytes
 from fedcef.report.data.records import as_line
 from fedcef.watch.attended import attended, is_deployment
-from fedcef.watch.follow import Followed
+from fedcef.watch.follow import SILENT_S, Followed
 from fedcef.watch.words import draw_sparkline, format_duration, format_measure
 
 MEASURES = ("accuracy", "test_loss", "train_loss", "objective", "gap", "stationarity", "density")
 BEST: dict[str, Callable[[list[float]], float]] = {
     "accuracy": max, "test_loss": min, "train_loss": min, "objective": min, "gap": min
 }  # fmt: skip
-COLORS = {"waiting": "dim", "running": "cyan", "finished": "green", "diverged": "red"}
+COLORS = {"waiting": "dim", "running": "cyan", "stopped": "yellow", "finished": "green", "diverged": "red"}
 CURVE = 24  # characters of a sparkline
 WIDE = 100  # characters of a terminal that takes all columns
 NOTES = 3  # the last ones are shown
 AWAY = 8  # clients that are named
-SILENT_S, SILENT_ROUNDS = 10.0, 5.0  # a run is called silent after this time, and after that of so many rounds
+SILENT_ROUNDS = 5.0  # a run is called silent after the time of so many rounds
 
 
 def draw_screen(runs: Sequence[Followed]) -> RenderableType:
@@ -85,8 +84,11 @@ class _Several:
         for head in ("round", *heads, "up", "down", *(["rounds/s"] if wide else []), "left"):
             table.add_column(head, justify="right", no_wrap=True)
         labels = Counter(run.label for run in self.runs)
+        seeds = Counter((run.label, run.config.get("seed")) for run in self.runs)
         for run in self.runs:
             seed = f", seed={run.config.get('seed')}" if labels[run.label] > 1 else ""
+            if seeds[run.label, run.config.get("seed")] > 1:
+                seed += f" [{run.path.resolve().name}]"
             pace = f"{run.pace:.3g}" if run.pace else ""
             table.add_row(
                 Text(as_line(run.label + seed)),
@@ -141,8 +143,11 @@ def _budget(run: Followed) -> str:
 
 
 def _silence(run: Followed) -> Iterator[Text]:
-    """A run that was killed looks like one that is slow: say how long nothing came."""
+    """Say how long nothing came, and whether anybody still works on it."""
     patience = max(SILENT_S, SILENT_ROUNDS / run.pace if run.pace else 0.0)
-    silence = time.time() - run.changed
-    if not run.over and silence > patience:
+    silence = run.silence
+    if run.status == "stopped":
+        ago = format_duration(silence)
+        yield Text(f"{as_line(run.label)}: no process works on it; its last round was {ago} ago.", "yellow")
+    elif not run.over and silence > patience:
         yield Text(f"{as_line(run.label)}: no new round for {format_duration(silence)}.", "yellow")

@@ -19,7 +19,7 @@ LINK = "network_s"  # an estimate for others, over links that are all alike
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", LINK)
 _SHARES = {"f1", "f1_macro", "auc", "r2", *(name for name, (_, unit, _) in METRICS.items() if unit == "%")}
 LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
-NOT_SETTINGS = ("name", "label", "out", "device")  # do not make two runs different methods
+NOT_SETTINGS = ("name", "label", "out", "device", "compare", "reference")  # do not make two runs different methods
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +144,18 @@ def group_runs(records: Sequence[RunRecord], link: ClientLink = ClientLink()) ->
 
 
 def settings_as_text(config: Mapping[str, Any]) -> dict[str, str]:
-    """Settings by dotted names, values as text."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in flatten(config).items()
-    }
+    """Settings by dotted names, values as text; lists and tables as in settings files."""
+    return {key: _as_text(value) for key, value in flatten(config).items()}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_as_text(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_as_text, value)) + "]"
+    return str(value)
 
 
 def axes_of(items: Sequence[Method], first: str = "") -> tuple[str, ...]:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fedcef.report.data.datasets import NO_NAME, several_datasets
 from fedcef.report.data.groups import CLOCK, Method, group_runs, lead_metric, second_metric
+from fedcef.report.data.names import dataset_title
 from fedcef.report.data.records import Column, RunRecord
 from fedcef.report.data.units import axis_unit, format_number
 
@@ -74,16 +77,26 @@ def collect_results(items: Sequence[Method]) -> Results:
     return Results(headers, tuple(rows))
 
 
-def make_table(records: Sequence[RunRecord]) -> Table:
+def make_table(records: Sequence[RunRecord]) -> RenderableType:
     """The results for a terminal of 100 columns, or 80 for most; the best accuracy (or objective) is bold.
 
-    Below it stands what of the run folders could not be read.
+    Runs on several data sets get a table for each.  Below a table stands what of its run folders could not be read.
     """
+    if not several_datasets(records):
+        return _table(records)
+    by_dataset: dict[str, list[RunRecord]] = {}
+    for record in records:
+        by_dataset.setdefault(record.dataset, []).append(record)
+    return Group(*(_table(some, dataset_title(name) or NO_NAME) for name, some in sorted(by_dataset.items())))
+
+
+def _table(records: Sequence[RunRecord], title: str = "") -> Table:
     content = collect_results(group_runs(records))
     damage = Text("\n".join(sentence for record in records for sentence in record.damage), style="yellow")
     gap = 0 if any(what == "catch-up" for what, _ in content.headers) else 1  # one column more, and 80 in all
     view = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, caption=damage if damage else None)
-    view.caption_justify = "left"
+    view.caption_justify = view.title_justify = "left"
+    view.title = Text(title, style="bold") if title else None
     view.add_column("method", overflow="fold", min_width=8, max_width=30)
     for what, unit in content.headers:
         view.add_column("\n".join([*what.replace("-", " ").split(), *unit.split()]), justify="right", no_wrap=True)

@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fedcef.core.errors import RunError
+from fedcef.report.data.datasets import group_by_dataset, several_datasets
 from fedcef.report.data.groups import (
     CLOCK,
     LINK,
@@ -56,12 +57,21 @@ def write_page(
     against: str = "",
 ) -> None:
     """Writes the interactive report to `path`, which opens with curves against an axis, by default the first."""
-    items = group_runs(records)
+    groups, names = _groups(records)
+    items = [item for group in groups for item in group.items]
     if against == CLOCK and not any(item.has_clock for item in items):
         raise RunError("None of these runs has simulated time; give them a network, or draw against something else.")
-    group = Group("", tuple(items), tuple(range(len(items))), shown_metrics(items))
     axes = {axis: axis.endswith("bytes") and log_x(items, axis) for axis in axes_of(items, against)}
-    write_groups([group], [item.name for item in items], axes, path, lead, link)
+    write_groups(groups, names, axes, path, lead, link)
+
+
+def _groups(records: Sequence[RunRecord]) -> tuple[list[Group], list[str]]:
+    """All runs in one group, or one for each data set."""
+    if several_datasets(records):
+        return group_by_dataset(records, shown_metrics)
+    items = group_runs(records)
+    group = Group("", tuple(items), tuple(range(len(items))), shown_metrics(items))
+    return [group], [item.name for item in items]
 
 
 def write_groups(
@@ -84,7 +94,7 @@ def write_groups(
         "page.html",
         title=_title(items),
         facts=_facts(len(names), records),
-        by_accuracy=lead_metric(items) == "accuracy",
+        by_accuracy=any(lead_metric(group.items) == "accuracy" for group in groups),
         seeds=any(len(item.records) > 1 for item in items),
         diverged=any(item.diverged for item in items),
         damage=[sentence for record in records for sentence in record.damage],

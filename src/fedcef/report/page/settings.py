@@ -8,6 +8,8 @@ from markupsafe import Markup
 from fedcef.report.data.groups import Method, settings_as_text
 from fedcef.report.page.render import render
 
+NOT_SHOWN = ("label", "name", "compare", "reference")  # how runs are called, and what others there are
+
 
 def render_settings(items: Sequence[Method]) -> Markup:
     """What differs between the methods as a table, what they share below it."""
@@ -16,7 +18,7 @@ def render_settings(items: Sequence[Method]) -> Markup:
     flat = [
         {**settings, **({"seed": s} if "seed" in settings else {})} for settings, s in zip(flat, seeds, strict=True)
     ]
-    keys = [key for key in dict.fromkeys(key for settings in flat for key in settings) if key not in ("label", "name")]
+    keys = [key for key in dict.fromkeys(key for settings in flat for key in settings) if key not in NOT_SHOWN]
     differ = [key for key in keys if len({settings.get(key) for settings in flat}) > 1]
     return render(
         "settings.html",

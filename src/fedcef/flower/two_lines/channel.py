@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedcef.compressors import Compressor
 from fedcef.flower.two_lines.coding import beginning, difference, frames_of, key_of, opened, whole
-from fedcef.flower.two_lines.layout import Arrays, Layout, as_tensor
+from fedcef.flower.two_lines.layout import FLOATS, Arrays, Layout, as_tensor
 from fedcef.flower.two_lines.messages import FROM_NOTHING, NOTHING, SHORT, Answer, as_array, memory_after
 from fedcef.flower.two_lines.notation import is_exact, text_of
 from fedcef.wire import FrameKind, WireError
@@ -93,8 +94,7 @@ class Channel:
 
     def is_current(self, model: Mapping[str, Array]) -> bool:
         """Whether it is the strategy's model that nodes were last brought to."""
-        pairs = ((array, self.model.get(name)) for name, array in model.items())
-        return all(mine is not None and (array is mine or array.data == mine.data) for array, mine in pairs)
+        return same_model(model, self.model)
 
     def advance(self, model: Mapping[str, Array]) -> None:
         """The strategy has another model: make the difference that everyone is to add."""
@@ -153,9 +153,9 @@ class Channel:
         """The model of a node for the strategy: the strategy's own, and what the node has changed."""
         layout = self.layout
         types = _types(answer, layout)
-        frames = list(frames_of(memoryview(answer.frames)))
+        frames = list(islice(frames_of(memoryview(answer.frames)), len(layout.pieces) + 1))
         if len(frames) != len(layout.pieces):
-            raise WireError(f"The answer has {len(frames)} frames; the model has {len(layout.pieces)} pieces.")
+            raise WireError(f"The answer has not one frame for each of the {len(layout.pieces)} pieces of the model.")
         coded = layout.empty(types)
         for frame, (first, last) in zip(frames, layout.pieces, strict=True):
             change = opened(frame, FrameKind.UP, version, last - first).numpy()
@@ -165,7 +165,10 @@ class Channel:
 
     def moved(self, model: Mapping[str, Array], base: Arrays, given: NDArray[Any]) -> Model:
         """The same of a node that sends its model as it is: that was made from the replica it was given."""
-        arrays, layout = numbers(model), self.layout
+        try:
+            arrays, layout = numbers(model), self.layout
+        except (ValueError, TypeError, EOFError) as error:
+            raise WireError(f"Its arrays cannot be read: {error}.") from None
         if not layout.fits(arrays):
             return dict(model)
         coded = layout.empty([str(array.dtype) for array in arrays.values()])
@@ -196,6 +199,13 @@ class Channel:
             del self.log[min(self.log)]  # who missed it gets the whole replica, which is shorter
 
 
+def same_model(record: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    """Whether two records hold the same bytes under the same names."""
+    return list(record) == list(other) and all(
+        array is other[name] or array.data == other[name].data for name, array in record.items()
+    )
+
+
 def numbers(model: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
     """A model's arrays for NumPy."""
     return {name: array.numpy() for name, array in model.items()}
@@ -206,9 +216,11 @@ def _types(answer: Answer, layout: Layout) -> list[str]:
     told = (answer.text or {}).get("types")
     if told is None:
         return list(layout.types)
-    known = isinstance(told, list) and len(told) == len(layout.names)
-    if not known or any(kind not in _NUMBERS for kind in told):
-        raise WireError("The answer names types that no array has.")
+    if not isinstance(told, list) or len(told) != len(layout.names) or not all(isinstance(kind, str) for kind in told):
+        raise WireError("The answer's types are not one name for each array.")
+    kinds = dict(zip(layout.names, told, strict=True))
+    if not all(kind in (FLOATS if name in layout.coded else _NUMBERS) for name, kind in kinds.items()):
+        raise WireError("The answer names types that these arrays cannot have.")
     return list(told)
 
 

@@ -16,6 +16,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 
+from fedcef.core.disk import PrivateDisk
 from fedcef.flower.settings import state_folder
 from fedcef.flower.two_lines.messages import APART, BLOB, DONE, NEED, Answer, Order, as_record, order_in
 from fedcef.flower.two_lines.node import NeedsMore, Node
@@ -42,7 +43,7 @@ def compressed(state_dir: str | Path | None = None) -> Mod:
             return call_next(message, context)
         folder = _folder(context, state_dir)
         with ExitStack() as held:
-            held.enter_context(locked(folder / "lock", wait=True))
+            held.enter_context(locked(folder / "lock", wait=True, mode=PrivateDisk.dir_mode))
             nodes = {name: Node(NodeStore(folder / _place(order, name)), order) for name, order in orders.items()}
             return _handled(message, context, call_next, nodes)
 
@@ -60,16 +61,16 @@ def _handled(message: Message, context: Context, call_next: Handler, nodes: dict
     if again:  # the same order came twice: the same answer
         return Message(recorddict_from_proto(ProtoRecordDict.FromString(again)), reply_to=message)
     content = RecordDict(dict(message.content.items()))
-    needs = {}
+    needs = False
     for name, node in nodes.items():
         try:
             as_they_are = {k: a for k, a in message.content.array_records[name].items() if k not in (BLOB, APART)}
             model = node.receive(_arrays(ArrayRecord(as_they_are)))
             content[name] = ArrayRecord(as_they_are or {key: Array(value) for key, value in model.items()})
         except NeedsMore:
-            needs[name] = node
-    if needs:
-        return Message(RecordDict({name: _blob(node, NEED) for name, node in needs.items()}), reply_to=message)
+            needs = True
+    if needs:  # all of them come again: the message is answered as a whole
+        return Message(RecordDict({name: _blob(node, NEED) for name, node in nodes.items()}), reply_to=message)
     message.content = content
     reply = call_next(message, context)
     if reply.has_content():
@@ -95,7 +96,7 @@ def _pack(reply: Message, nodes: dict[str, Node]) -> None:
     kept = recorddict_to_proto(reply.content).SerializeToString() if answered else b""
     for node in nodes.values():
         node.keep(kept if node in answered else b"")
-        node.store.forget_others()
+    next(iter(nodes.values())).store.forget_others({node.store.folder for node in nodes.values()})
 
 
 def _arrays(record: ArrayRecord) -> dict[str, Any]:

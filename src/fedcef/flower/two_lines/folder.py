@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedcef.core.disk import Disk
 from fedcef.core.errors import RunError
 from fedcef.flower.two_lines.counting import Tally
 from fedcef.runs.folder import RunFolder
+from fedcef.runs.kinds import TWO_LINES
 from fedcef.runs.reader import Record
 from fedcef.runs.summary import versions
 
@@ -40,6 +42,10 @@ class Folder:
         self._measured: dict[int, Record] = {}
         self._over, self._parameters = 0, 0
 
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep a second server from this run within the block."""
+        return self._run.locked()
+
     def begin(self, arguments: dict[str, Any], tallies: dict[str, Tally], over: int = 0) -> None:
         """A run with these arguments of `start` begins, or goes on after so many rounds.
 
@@ -52,7 +58,7 @@ class Folder:
         if not self._before:
             settings = {"name": self._run.path.name, "rounds": arguments.get("num_rounds", 3), **self._settings}
             self._run.create(tomli_w.dumps({**settings, "data": {"name": "flower app"}}))
-            self.disk.replace(self._run.path / "run.json", json.dumps({"app": "two lines"}).encode())
+            self.disk.replace(self._run.path / "run.json", json.dumps({"app": TWO_LINES}).encode())
         if (evaluate := arguments.get("evaluate_fn")) is not None:
             arguments["evaluate_fn"] = self._listening(evaluate)
         tallies["bytes"].on_round = self._round_over

@@ -9,20 +9,22 @@ messages as without it.  A reply that cannot be used becomes Flower's error repl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from logging import WARNING
 from typing import Any
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import Error, Message, Metadata, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from fedcef.compressors import Compressor
 from fedcef.core.errors import FedcefError
+from fedcef.flower.two_lines.channel import same_model
 from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
-from fedcef.flower.two_lines.messages import blob_in
+from fedcef.flower.two_lines.messages import NEED, Answer, blob_in
 from fedcef.flower.two_lines.notation import compressor
-from fedcef.flower.two_lines.server import Ordered, Server, is_model, same_model
+from fedcef.flower.two_lines.server import Ordered, Server, is_model
 from fedcef.wire import WireError
 
 UNUSABLE = 0
@@ -34,10 +36,15 @@ class Sent:
     """A message that waits for its reply."""
 
     asked: str  # the id under which the caller asks for it
-    message: Message
+    metadata: Metadata
     content: RecordDict  # as the caller made it
     orders: dict[str, Ordered]
     again: bool = False
+
+    def outdated(self) -> None:
+        """The node has been sent something since: a reply is late, and the models are not needed to say so."""
+        self.content = RecordDict()
+        self.orders = {name: replace(one, base={}, given=None) for name, one in self.orders.items()}
 
 
 class CompressedGrid(PassingGrid):
@@ -71,13 +78,17 @@ class CompressedGrid(PassingGrid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send, with orders in the place of models.  All nodes of a batch should get the same model."""
-        batch = list(messages)
+        batch = [copy(message) for message in messages]  # the caller's stay as they are
         contents = [message.content for message in batch]
         shared, new = self.server.advance(contents)
         if new:
             self.before_sending()
         present = {message.metadata.dst_node_id for message in batch}
         orders = [self._pack(message, shared, present) for message in batch]
+        for sent in self._sent.values():
+            node = sent.metadata.dst_node_id
+            if node in present and not any(self.server.is_newest(one, node) for one in sent.orders.values()):
+                sent.outdated()
         before = self.tally.round
         ids = list(self.counted.push_messages(batch))
         if self.tally.round > before:
@@ -85,7 +96,7 @@ class CompressedGrid(PassingGrid):
         for message, content, ordered, identifier in zip(batch, contents, orders, ids, strict=True):
             self.plain.add("down", content)
             if identifier:
-                self._sent[identifier] = Sent(identifier, message, content, ordered)
+                self._sent[identifier] = Sent(identifier, message.metadata, content, ordered)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -114,19 +125,21 @@ class CompressedGrid(PassingGrid):
         """Make a reply what the caller is to see; False if the node was asked again, with more."""
         if reply.has_error():
             return True
-        node = sent.message.metadata.dst_node_id
+        node = sent.metadata.dst_node_id
         try:
             records = reply.content.array_records
             blobs = {place: blob for place, r in records.items() if (blob := blob_in(r)) is not None}
-            needs = False
+            answers: list[tuple[Answer, Ordered]] = []
             for name, ordered in sent.orders.items():
                 place = name if name in blobs else next(iter(blobs), "")
                 if not place:
                     raise WireError("It is not in our format; is compressed() among its app's mods?")
-                needs |= self.server.take(reply.content, place, blobs.pop(place), ordered, node)
-            if needs:
+                answers.append((self.server.take(reply.content, place, blobs.pop(place), ordered, node), ordered))
+            if any(answer.kind == NEED for answer, _ in answers):
                 self._send_again(sent)
                 return False
+            for answer, ordered in answers:
+                self.server.note(answer, ordered, node)
         except FedcefError as error:
             sentence = f"The reply of node {node} is left out: {error}"
             self.left_out.append(sentence)
@@ -140,12 +153,12 @@ class CompressedGrid(PassingGrid):
         """The same message with all that a node without a replica needs."""
         if sent.again:
             raise WireError("It needs more again than it was sent; look at its state folder.")
-        old, records, orders = sent.message.metadata, dict(sent.content.items()), {}
+        old, records, orders = sent.metadata, dict(sent.content.items()), {}
         for name, ordered in sent.orders.items():
             records[name], orders[name] = self.server.again(ordered, old.dst_node_id)
         message = Message(RecordDict(records), old.dst_node_id, old.message_type, ttl=old.ttl, group_id=old.group_id)
         identifier = next(iter(self.counted.push_again([message])), "")
         if not identifier:
             raise WireError("It needs the whole model, and Flower did not take that message.")
-        self._sent[identifier] = Sent(sent.asked, message, sent.content, orders, again=True)
+        self._sent[identifier] = Sent(sent.asked, message.metadata, sent.content, orders, again=True)
         self._now[sent.asked] = identifier

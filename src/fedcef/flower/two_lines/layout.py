@@ -32,7 +32,8 @@ MOST_ENTRIES = 2**36
 Arrays = Mapping[str, NDArray[Any]]
 """A model by the names of its arrays."""
 
-_FLOATS = ("float16", "float32", "float64")
+FLOATS = ("float16", "float32", "float64")
+"""Types that are compressed."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Layout:
     def fits(self, arrays: Arrays) -> bool:
         """Whether these are the same arrays by name and shape, floating-point where it matters."""
         same = tuple(arrays) == self.names and tuple(a.shape for a in arrays.values()) == self.shapes
-        return same and all(arrays[name].dtype.name in _FLOATS for name in self.coded)
+        return same and all(arrays[name].dtype.name in FLOATS for name in self.coded)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -82,7 +83,7 @@ class Layout:
     def coded(self) -> tuple[str, ...]:
         """The arrays that make up the vector."""
         pairs = zip(self.names, self.types, strict=True)
-        return tuple(name for name, kind in pairs if kind in _FLOATS and self.sizes[name] > SMALL)
+        return tuple(name for name, kind in pairs if kind in FLOATS and self.sizes[name] > SMALL)
 
     @cached_property
     def kept(self) -> tuple[str, ...]:

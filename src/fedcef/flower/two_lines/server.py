@@ -21,9 +21,9 @@ from fedcef.flower.two_lines.layout import Arrays
 from fedcef.flower.two_lines.messages import (
     APART,
     BLOB,
+    DONE,
     FROM_NOTHING,
     LONG,
-    NEED,
     NOTHING,
     RESULT,
     SHORT,
@@ -138,27 +138,34 @@ class Server:
         own = None if ordered.base is channel.arrays else {name: Array(a) for name, a in ordered.base.items()}
         return self.order(channel, node, {node}, own, from_nothing=True)
 
-    def take(self, content: RecordDict, place: str, blob: bytes, ordered: Ordered, node: int) -> bool:
-        """Put a node's model in the place of its answer, and note what it has; whether the node needs more instead."""
+    def take(self, content: RecordDict, place: str, blob: bytes, ordered: Ordered, node: int) -> Answer:
+        """Put a node's model in the place of its answer; nothing is noted before all of the reply is usable."""
         channel = ordered.channel
         answer = Answer.decode(blob, channel.limit())
         if answer.run != channel.run or answer.order != ordered.order:
             raise WireError("It answers another order.")
-        if self._newest.get((channel.run, node)) != ordered.order:
+        if not self.is_newest(ordered, node):
             raise WireError("It is late: the node has been sent something since.")
-        if answer.kind == NEED:
-            return True
         memories = self.clients.setdefault(channel.run, {})
         if answer.kind == RESULT:
             if answer.memory not in (NOTHING, memories.get(answer.client, NOTHING)):
-                raise WireError("It builds on a message that did not arrive.")
+                raise WireError("It builds on a message that did not arrive; do two nodes share a state folder?")
             content[place] = ArrayRecord(channel.rebuilt(answer, ordered.base, ordered.version))
-            memories.pop(answer.client, None)  # to the end of the list
-            memories[answer.client] = answer.memory_after()
-        else:
+        elif answer.kind == DONE:
             _as_it_came(content, place, ordered)
-        self.known[channel.run, node] = Known(answer.client, ordered.version)
-        return False
+        return answer
+
+    def is_newest(self, ordered: Ordered, node: int) -> bool:
+        """Whether the node has been sent nothing since in the place of the same model."""
+        return self._newest.get((ordered.channel.run, node)) == ordered.order
+
+    def note(self, answer: Answer, ordered: Ordered, node: int) -> None:
+        """An answer counts from now on: what its client has sent, and what its node has."""
+        run = ordered.channel.run
+        if answer.kind == RESULT:
+            self.clients[run].pop(answer.client, None)  # to the end of the list
+            self.clients[run][answer.client] = answer.memory_after()
+        self.known[run, node] = Known(answer.client, ordered.version)
 
     def _of_others(self, run: bytes, present: set[int]) -> dict[bytes, bytes]:
         """The memories of clients that are not spoken to now."""
@@ -170,13 +177,6 @@ class Server:
 def is_model(record: Mapping[str, Array]) -> bool:
     """Whether a record holds arrays that NumPy can read, and none of ours."""
     return bool(record) and BLOB not in record and all(array.stype == "numpy.ndarray" for array in record.values())
-
-
-def same_model(record: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    """Whether two records hold the same bytes under the same names."""
-    return list(record) == list(other) and all(
-        array is other[name] or array.data == other[name].data for name, array in record.items()
-    )
 
 
 def _as_it_came(content: RecordDict, place: str, ordered: Ordered) -> None:

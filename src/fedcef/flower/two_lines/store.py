@@ -13,8 +13,9 @@ moment leaves the last state whole.
 from __future__ import annotations
 
 import shutil
+import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +25,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import RunError
 from fedcef.flower.two_lines.messages import NOTHING
 from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoint
 
 KEPT_RUNS = 4
 """Older runs than these last ones are forgotten; a node that meets one of them again begins afresh."""
+GOING_ON_S = 3600.0
+"""What was written since is not forgotten: many runs may be going on at the same time."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,16 @@ class NodeStore:
     """The files of one node, one run and one model."""
 
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
-        self.folder, self._disk = folder, disk or Disk()
+        self.folder, self._disk = folder, disk or PrivateDisk()
         self._path = folder / "state"
 
     def load(self) -> NodeState | None:
-        """The last state; None if there is none, or it is damaged."""
+        """The last state; None if there is none, or it is damaged.  What a failed message left behind is removed."""
+        state = self._load()
+        self._forget_vectors(state)
+        return state
+
+    def _load(self) -> NodeState | None:
         try:
             header, tensors = read_checkpoint(self._path)
             files: Any = {name: VectorFile(*header[name]) if header[name] else None for name in _FILES}
@@ -95,7 +103,10 @@ class NodeStore:
         }
         answer = torch.frombuffer(bytearray(state.answer), dtype=torch.uint8) if state.answer else torch.empty(0).byte()
         write_checkpoint(self._path, header, {"answer": answer}, self._disk)
-        named = {file.name for name in _FILES if (file := getattr(state, name)) is not None}
+        self._forget_vectors(state)
+
+    def _forget_vectors(self, state: NodeState | None) -> None:
+        named = {file.name for name in _FILES if (file := getattr(state, name, None)) is not None}
         for path in self.folder.glob("*.bin"):
             if path.name not in named:
                 path.unlink(missing_ok=True)
@@ -110,7 +121,7 @@ class NodeStore:
     @contextmanager
     def writing(self, name: str) -> Iterator[VectorWriter]:
         """Write a vector piece by piece; it is durable when the block ends."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(self._disk.dir_mode, parents=True, exist_ok=True)
         path = self.folder / name
         with path.open("wb") as file:
             writer = VectorWriter(name, file, self._disk.write)
@@ -120,12 +131,14 @@ class NodeStore:
             except OSError as error:
                 raise RunError(f"{path} cannot be written: {error.strerror or error}; make room for it.") from None
 
-    def forget_others(self) -> None:
-        """Remove what this node kept for runs that are long over."""
-        states = [path for path in self.folder.parent.glob("*/state") if path.parent != self.folder]
+    def forget_others(self, used: Collection[Path]) -> None:
+        """Remove what this node kept for runs that are long over; `used` are the folders of the one going on."""
         with suppress(OSError):
-            for path in sorted(states, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_RUNS - 1 :]:
-                shutil.rmtree(path.parent, ignore_errors=True)
+            others = [path for path in self.folder.parent.iterdir() if path.is_dir() and path not in used]
+            written = sorted(((path.stat().st_mtime, path) for path in others), reverse=True)
+            for when, path in written[KEPT_RUNS - 1 :]:
+                if time.time() - when > GOING_ON_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 class VectorWriter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from contextlib import nullcontext
 from logging import INFO
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from flwr.supercore import log
 
 from fedcef.compressors import Compressor
 from fedcef.core.amounts import format_bytes
-from fedcef.core.errors import ConfigError
+from fedcef.core.errors import ConfigError, RunError
+from fedcef.flower.two_lines.channel import Channel
 from fedcef.flower.two_lines.coding import key_of
 from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
 from fedcef.flower.two_lines.folder import Folder
@@ -61,10 +63,11 @@ class Counted(Strategy):
         given = inspect.signature(self.strategy.start).bind(grid, *args, **kwargs)
         over = self._over(grid)
         given.arguments["grid"] = over
-        if self._folder is not None:
-            self._begin(over, self._folder, given.arguments)
-        result = self.strategy.start(*given.args, **given.kwargs)
-        self._told(over, result)
+        with nullcontext() if self._folder is None else self._folder.locked():
+            if self._folder is not None:
+                self._begin(over, self._folder, given.arguments)
+            result = self.strategy.start(*given.args, **given.kwargs)
+            self._told(over, result)
         return result
 
     def summary(self) -> None:
@@ -161,12 +164,19 @@ class Compressed(Counted):
         assert isinstance(grid, CompressedGrid)
         over = load(grid.server, folder.state) if self._resume else 0
         if over:
-            (channel,) = grid.server.channels.values()
+            channel = self._started_with(grid.server.channels)
             arguments["initial_arrays"] = ArrayRecord(channel.model)
             arguments["num_rounds"] = max(0, arguments.get("num_rounds", 3) - over)
             log(INFO, f"{over} rounds of this run are over; {arguments['num_rounds']} are left.")
         grid.before_sending = lambda: save(grid.server, folder.state, over + grid.tally.round, folder.disk)
         folder.begin(arguments, self._tallies(grid), over)
+
+    def _started_with(self, channels: dict[str, Channel]) -> Channel:
+        """The model that the strategy's `start` takes, among those that were sent."""
+        name = getattr(self.strategy, "arrayrecord_key", "arrays")
+        if len(channels) != 1 and name not in channels:
+            raise RunError(f"The run sent the models {', '.join(channels)}, and none is {name}; begin a new run.")
+        return channels[name] if name in channels else next(iter(channels.values()))
 
     def _settings(self) -> dict[str, Any]:
         names = {"up": {"compressor": text_of(self.up)}, "down": {"compressor": text_of(self.down)}}

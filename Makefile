@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test coverage test-flower test-browser faults faults-quick lint bench fuzz docs notebooks compare-runs mutants wheel release clean
+.PHONY: setup demo test coverage test-flower test-browser faults faults-quick faults-day lint bench fuzz docs notebooks compare-runs mutants wheel release clean
 
 # What a target installs: an extra of pyproject.toml, noted by a file in the environment.
 $(VENV)/.has-demo: EXTRAS := data,plot
@@ -55,9 +55,13 @@ test-browser: $(VENV)/.has-browser
 faults: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults.run
 
-# A thousand faults in one process, and five deliberate bugs that they must catch; a minute.
+# Ten thousand faults in one process, and five deliberate bugs that they must catch; some minutes.
 faults-quick: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m faults.mutants
+
+# A day in the life of a deployment, with TLS and keys.
+faults-day: $(VENV)/.has-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m faults.day
 
 lint: $(VENV)/.has-lint
 	$(BIN)/ruff check .

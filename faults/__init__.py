@@ -8,6 +8,7 @@
     disk.py         a disk that kills or is full           forge.py    what becomes of messages
     checks.py       what must hold                         report.py   the table
     loopback.py     the quick stage, in one process       mutants.py  five bugs that it must catch
+    day.py          a day in the life of a deployment with TLS and keys
 
 The package `fedcef` has no hooks for this: the two apps here wrap its own.
 """

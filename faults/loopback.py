@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,9 +31,11 @@ class Stage:
 
 
 def play_loopback(seed: int, events: int, until_violated: bool = False) -> Stage:
-    """Runs until so many faults have happened, or something does not hold."""
+    """Every method once, and on until so many faults have happened; or until something does not hold."""
     stage = Stage()
-    while sum(stage.faults.values()) < events and not (until_violated and stage.violations):
+    while sum(stage.faults.values()) < events or stage.runs < len(METHODS):
+        if until_violated and stage.violations:
+            break
         method = METHODS[stage.runs % len(METHODS)]
         settings = small_settings(method, rounds=ROUNDS, snapshot_every=4, seed=seed + stage.runs)
         with TemporaryDirectory() as folder:
@@ -44,7 +47,9 @@ def play_loopback(seed: int, events: int, until_violated: bool = False) -> Stage
                     if stage.gaps[-1] > 1e-5:
                         stage.violations.append(f"Run {stage.runs}: c is {stage.gaps[-1]:g} off the mean of the c_i.")
             except (AssertionError, FedcefError) as error:
-                stage.violations.append(f"Run {stage.runs} ({method}): {error or 'a check does not hold'}")
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                said = " ".join(str(error).split()) or at.line
+                stage.violations.append(f"Run {stage.runs} ({method}), {at.name}: {said}")
         stage.faults += loop.faults
         stage.refused += Counter({reason: n for reason, n in loop.outcomes.items() if reason != "accepted"})
         stage.runs, stage.rounds = stage.runs + 1, stage.rounds + settings.rounds

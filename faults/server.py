@@ -25,6 +25,7 @@ from fedcef.flower.mail import Grid as MessageGrid
 from fedcef.flower.mail import NodeInfo
 from fedcef.flower.records import bytes_of, number_of
 from fedcef.flower.round_loop import RoundLoop
+from fedcef.flower.server_app import told
 from fedcef.flower.settings import Values
 from fedcef.wire import WireError
 
@@ -38,7 +39,8 @@ def main(grid: Grid, context: Context) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with (plan.folder / "starts").open("a") as file:
             file.write("started\n")
-        serve_with_faults(grid, context.run_id, context.run_config, plan)
+        with told():
+            serve_with_faults(grid, context.run_id, context.run_config, plan)
 
 
 def serve_with_faults(grid: MessageGrid, run_id: int, run_config: Values, plan: Plan) -> None:

@@ -81,5 +81,8 @@ def test_the_exit_code_tells_whether_somebody_should_look(fedcef, folder):
         for name in ("rounds.jsonl", "lock"):
             os.utime(folder / name, (0, 0))
         assert (fedcef("deployment", "status", folder).code, (folder / "lock").exists()) == (1, True)
-    Coordinator.recover(folder).finish()
+    server = Coordinator.recover(folder)
+    server.state.finish("diverged")
+    assert fedcef("deployment", "status", folder).code == 3
+    server.finish()
     assert fedcef("deployment", "status", folder).code == 0

@@ -1,7 +1,6 @@
 """Server and clients in one process, talking in bytes through a transport that fails on purpose.
 
-Time is a number.  A kill drops the object and opens its folder again; a `FaultyDisk` kills, or is full, at any single
-step of writing.
+Time is a number.  A kill drops the object and opens its folder again; a `FaultyDisk` does so at any step of writing.
 """
 
 import heapq
@@ -15,11 +14,22 @@ import torch
 from fedcef.core.errors import RunError
 from fedcef.deployment import ClientStore, Coordinator, DeploymentSettings, Worker, one_client, without_data
 from fedcef.deployment.going_back import go_back
+from fedcef.deployment.messages import decode_result
 from fedcef.wire import WireError
 
 from .fault_kinds import ALL, UP
 from .faulty_disk import FaultyDisk, Killed
 from .forged import forged_reply
+
+
+def put_back(folder, copy):
+    """Put a copy in a folder's place; if there is none yet, make one."""
+    if there := copy.exists():
+        shutil.rmtree(folder)
+        copy.rename(folder)
+    else:
+        shutil.copytree(folder, copy)
+    return there
 
 
 class Loopback:
@@ -78,6 +88,10 @@ class Loopback:
         before = self.server.round
         self.server = self._opened()
         assert self.server.round >= before, "a logged round was lost"
+        replies = self.server.state.replies
+        if len(self.history) < self.server.round and replies.note(self.server.round - 1):  # recovery has ended it
+            results = [decode_result(reply) for reply in replies.of_round(self.server.round - 1)]
+            self._note({result.client: result.base is None for result in results})
 
     # the run
 
@@ -121,13 +135,13 @@ class Loopback:
             assert self.server.round == before
         self.server_disk.disarm()
         if self.server.round > before:
-            self.history.append(
-                {
-                    client: one.result.base is None and any(client in members for members in self.history)
-                    for client, one in open_.accepted.items()
-                }
-            )
+            if len(self.history) < self.server.round:
+                self._note({client: one.result.base is None for client, one in open_.accepted.items()})
             self._trouble_at_server()
+
+    def _note(self, members):
+        """Who took part in a round, and who of them began afresh, having taken part before."""
+        self.history.append({c: new and any(c in before for before in self.history) for c, new in members.items()})
 
     def _trouble_at_server(self):
         """Damage between two rounds, which only a server that is started again would see."""
@@ -138,15 +152,10 @@ class Loopback:
         elif self._hit("empty server's log"):
             log.write_bytes(b"")
             self.reopen_server()
-        elif self._hit("server's state from a copy"):
-            if copy.exists():
-                shutil.rmtree(folder)
-                copy.rename(folder)
-                self.server_disk = FaultyDisk()
-                self.history = self.history[: go_back(folder)]
-                self.server = self._opened()
-            else:
-                shutil.copytree(folder, copy)
+        elif self._hit("server's state from a copy") and put_back(folder, copy):
+            self.server_disk = FaultyDisk()
+            self.history = self.history[: go_back(folder)]
+            self.server = self._opened()
 
     # the transport
 
@@ -203,6 +212,7 @@ class Loopback:
 
     def _trouble_at_client(self, client):
         states = sorted(self.folder(client).glob("*.state"), key=lambda p: p.stat().st_mtime_ns)
+        copy = self.path / f"copy-{client}"
         if self._hit("kill client before its work"):
             self.workers[client] = self.open_worker(client)
         elif self._hit("kill client while it saves"):
@@ -221,14 +231,8 @@ class Loopback:
             self.workers[client] = self.open_worker(client)
         elif self._hit("power failure at client"):
             self.disks[client].arm("power", int(self.random.integers(0, 4)))
-        elif states and self._hit("client's state from a copy"):
-            copy = self.path / f"copy-{client}"
-            if copy.exists():
-                shutil.rmtree(self.folder(client))
-                copy.rename(self.folder(client))
-                self.workers[client] = self.open_worker(client)
-            else:
-                shutil.copytree(self.folder(client), copy)
+        elif states and self._hit("client's state from a copy") and put_back(self.folder(client), copy):
+            self.workers[client] = self.open_worker(client)
 
     def _reply_arrives(self, client, data):
         if self._hit("drop reply"):
@@ -257,10 +261,9 @@ class Loopback:
             return None, data[: int(self.random.integers(len(data)))]
         if kind == "flip reply":
             return None, self.flipped(data)
-        if kind == "reply by a stranger":
-            return "nobody", data
-        if kind == "reply as another client":
-            return self.name((client + 1) % self.settings.num_clients), data
+        another = self.name((client + 1) % self.settings.num_clients)
+        if name := {"reply by a stranger": "nobody", "reply as another client": another}.get(kind):
+            return name, data
         return None, forged_reply(kind, data, self.server.state.contexts)
 
     def flipped(self, data):

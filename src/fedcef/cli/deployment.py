@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedcef.cli.terminal import tell
+from fedcef.core.errors import DivergedError
 
 Folder = Annotated[Path, typer.Argument(help="The run folder of a deployment's server.")]
 Number = Annotated[int, typer.Argument(min=0, help="A client's number.")]
@@ -78,17 +79,17 @@ def key(
 
 
 def status(folder: Folder) -> None:
-    """Say how a run stands; leaves with 1 if somebody should look.
+    """Say how a run stands; leaves with 0 if nobody need do anything.
 
-    A run is well while a server works on it, or when it is finished; not if it was stopped or has diverged, nor if
-    nothing came for longer than its deadline.
+    That is so while a server works on it, and when it is finished.  With 1 it was stopped, or nothing came for longer
+    than its deadline; with 3 it has diverged, and to resume it would not help.
     """
     from fedcef.deployment.health import health_of
 
     found = health_of(folder)
     tell(found.sentence)
     if not found.is_good:
-        sys.exit(1)
+        sys.exit(DivergedError.exit_code if found.state == "diverged" else 1)
 
 
 def recover(folder: Folder) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from flwr.app import Context
 from flwr.app.exception import AppExitException
@@ -18,8 +20,15 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run to the end; what stops it is told in one sentence."""
-    try:
+    with told():
         run_server(grid, context.run_config)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell what ends a server in one sentence, and let Flower do so too."""
+    try:
+        yield
     except FedcefError as error:
         print(f"Error: {error}", file=sys.stderr, flush=True)
         logging.getLogger("flwr").addFilter(_without_traceback)

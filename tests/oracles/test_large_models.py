@@ -153,6 +153,27 @@ def test_models_that_recompute_by_themselves_do_so_with_the_point_that_is_asked_
         gradients(whole[1], oracle="stacked")
 
 
+def test_recomputed_activations_with_running_statistics():
+    """A pass on the way back has the lent parameters, too, and moves no statistics on a second time."""
+
+    class Normalised(Recomputing):
+        def __init__(self, again):
+            super().__init__(again)
+            self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 6))
+
+    torch.manual_seed(0)
+    table = [(torch.randn(6, 4), torch.randint(0, 3, (6,))) for _ in range(2)]
+    plain, again = Normalised(False), Normalised(True)
+    again.load_state_dict(plain.state_dict())
+    found = []
+    for model in (plain, again):
+        problem = Problem.build(model, nn.functional.cross_entropy, table, buffers="mean").to("cpu", torch.float64)
+        training = Training(batch_size=5, oracle="loop")
+        oracle = make_oracle(problem, training).for_round(Rounds(training, 2).at(0), 2)
+        found.append((oracle(away(problem), 0), oracle(away(problem), 1), oracle.statistics))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 # Parameters in bfloat16
 
 

@@ -114,13 +114,18 @@ class ClientLoop(GradientOracle):
                 copy.masks.start(key)
                 if self._seeds:  # some layer draws from torch's own generator: give it this step's key
                     torch.manual_seed(int(key))
-            if statistics is None:
-                lent = self.problem.layout.unflatten(x.to(self.parameter_type))
-                work = partial(self._in_parts, copy.model, x, inputs, samples.targets)
-                return lend(copy.model, lent, work)  # on the way back, too
-            loss, moved = self.moving_loss(copy.model, x, inputs, samples.targets, statistics)
-            statistics.copy_(moved)
-            return torch.autograd.grad(loss, x)[0]
+            lent = self.problem.layout.unflatten(x.to(self.parameter_type))
+            work = partial(self._in_parts, copy.model, x, inputs, samples.targets)
+            if statistics is not None:
+                lent |= self.problem.statistics.tensors(copy.model, statistics)
+                work = partial(self._moving, copy.model, x, inputs, samples.targets, statistics)
+            return lend(copy.model, lent, work)  # on the way back, too
+
+    def _moving(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor, statistics: Tensor) -> Tensor:
+        """The gradient of the mean loss; statistics, (q,), are moved on in place."""
+        loss, moved = self.moving_loss(model, x, inputs, targets, statistics)
+        statistics.copy_(moved)
+        return torch.autograd.grad(loss, x)[0]
 
     def _in_parts(self, model: nn.Module, x: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """The gradient of the mean loss, which with `micro_batch` adds up over so many samples at a time."""

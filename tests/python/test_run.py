@@ -175,9 +175,7 @@ def test_some_clients_are_evaluated():
     one, all_ = (run(PROBLEM, method(), rounds=1, eval_clients=n)["train_loss"][0] for n in (1, 0))
     assert one != all_
     assert run(PROBLEM, method(), rounds=1, eval_clients=3)["train_loss"][0] == all_
-    with pytest.raises(
-        ConfigError, match=r"eval\.clients is 4; it must be at most the number of clients, 3, or"
-    ):
+    with pytest.raises(ConfigError, match=r"eval\.clients is 4; it must be at most the number of clients, 3, or"):
         run(PROBLEM, method(), rounds=1, eval_clients=4)
 
 
@@ -257,6 +255,37 @@ def test_precision_is_heeded_in_memory_and_in_a_folder(tmp_path):
     ):
         assert all(torch.equal(history.parameters[name], value) for name, value in expected.items())
         assert history.model[0].weight.dtype == torch.float32  # the user's own module, for the user's own inputs
+
+
+@pytest.mark.parametrize("buffers", ["local", "mean", "frozen"])
+def test_statistics_are_as_precise_as_parameters_in_memory_and_in_a_folder(buffers, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    clients = [PROBLEM.client_samples(n) for n in range(2)]
+    problem = Problem.build(model, nn.functional.cross_entropy, clients, buffers=buffers)
+    memory = run(problem, FedAvg(local_lr=0.1), rounds=2, precision="float64").parameters
+    folder = run(problem, FedAvg(local_lr=0.1), rounds=2, precision="float64", out=tmp_path / "run").parameters
+    assert memory["1.running_var"].dtype == torch.float64
+    assert all(torch.equal(memory[name], value) for name, value in folder.items())
+
+
+def test_a_run_goes_on_only_with_the_base_model_that_it_began_with(tmp_path, monkeypatch):
+    def adapted(scale):
+        torch.manual_seed(0)
+        body = nn.Linear(6, 5).requires_grad_(False)
+        body.weight.mul_(scale)
+        clients = [PROBLEM.client_samples(n) for n in range(2)]
+        return Problem.build(nn.Sequential(body, nn.Linear(5, 2)), nn.functional.cross_entropy, clients)
+
+    run(adapted(1), FedAvg(local_lr=0.1), rounds=2, out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"holds a run with other settings or data \(data.base_model was"):
+        run(adapted(2), FedAvg(local_lr=0.1), rounds=4, out=tmp_path / "run", resume=True)
+    assert run(adapted(1), FedAvg(local_lr=0.1), rounds=4, out=tmp_path / "run", resume=True).last["round"] == 4
+    with monkeypatch.context() as before:
+        before.setattr(Problem, "base_digest", b"")
+        run(adapted(1), FedAvg(local_lr=0.1), rounds=2, out=tmp_path / "earlier")
+    assert "base_model" not in (tmp_path / "earlier" / "config.toml").read_text()
+    assert run(adapted(1), FedAvg(local_lr=0.1), rounds=4, out=tmp_path / "earlier", resume=True).last["round"] == 4
 
 
 def test_a_measure_that_is_not_in_every_record():

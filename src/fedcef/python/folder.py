@@ -1,7 +1,8 @@
 """A run from Python in a run folder, as the command line writes them.
 
 Settings stand in config.toml by the names that they have in experiments.  The problem itself is not there: its data are
-told apart by a fingerprint, so that a run goes on only with the problem that it began with.
+told apart by a fingerprint, and what of its model is frozen by a digest, so that a run goes on only with the problem
+that it began with.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ def _differing(theirs: Record, settings: Settings) -> str:
     with suppress(ConfigError):
         theirs = tomllib.loads(Settings(**renewed(theirs)).to_toml()) if theirs else theirs
     theirs = {**theirs, "rounds": mine["rounds"]}  # which `run` compares by itself: there may be more of them
+    if "base_model" in mine["data"]:  # what was frozen was not written down by earlier versions
+        theirs["data"] = {"base_model": mine["data"]["base_model"], **theirs.get("data", {})}
     return changes(theirs, mine, free=set(FREE) - {"label"})
 
 
@@ -107,6 +110,7 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
             "name": IN_PYTHON,
             "loss": getattr(problem.loss, "__name__", type(problem.loss).__name__),
             "fingerprint": fingerprint(problem),
+            **({"base_model": base.hex()} if (base := problem.base_digest) else {}),
         },
         model={"name": type(problem.model).__name__},
     )

@@ -178,7 +178,7 @@ def _run_in_memory(problem: Problem, algorithm: Algorithm, training: Training, w
     simulation, sink = Simulation(problem, algorithm, training), MemorySink()
 
     def history() -> History:
-        trained = problem.state_dict(simulation.model(), statistics=simulation.statistics())
+        trained = simulation.problem.state_dict(simulation.model(), statistics=simulation.statistics())
         return History(sink.records, trained, problem.model, notes=tuple(sink.notes))
 
     try:

@@ -187,3 +187,20 @@ def test_lengths_that_differ():
         pad_to(0)
     with pytest.raises(ProblemError, match="collate is for samples that are fetched one by one"):
         build(clients.from_arrays(A, Y, [[0, 1]]), collate=pad_to(3))
+
+
+def test_inputs_have_the_type_of_what_is_trained():
+    """Frozen parameters may be bfloat16, and come first."""
+
+    class Adapted(Two):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Sequential(nn.Linear(5, 5).bfloat16().requires_grad_(False), nn.Linear(5, 3))
+
+        def forward(self, left, right):
+            both = torch.cat([left, right], -1)
+            assert both.dtype == torch.float32
+            return self.layer[1](both + self.layer[0](both.bfloat16()).float())
+
+    problem = build([((A, B), Y)], Adapted)
+    assert run(problem, FedAvg(local_lr=0.1), rounds=1).last["round"] == 1

@@ -79,6 +79,8 @@ class Unpacking:
     """The hook: a single table of bytes is taken apart, and anything else goes to the model as it is."""
 
     packing: Packing
+    trained: str
+    """The name of a parameter that is trained: inputs have its type, and frozen ones may have another."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         packing = self.packing
@@ -86,7 +88,7 @@ class Unpacking:
             return None
         if args[0].dtype != torch.uint8 or args[0].shape[-1] != packing.width:
             return None
-        parts = packing.unpack(args[0], next(module.parameters()).dtype)
+        parts = packing.unpack(args[0], next(p for n, p in module.named_parameters() if n == self.trained).dtype)
         return ((), dict(zip(packing.names, parts, strict=True))) if packing.names else (tuple(parts), {})
 
 
@@ -94,8 +96,9 @@ def with_unpacking(model: nn.Module, packing: Packing | None) -> nn.Module:
     """A copy of the model that takes packed inputs, beside those that it took before; itself where none are packed."""
     if packing is None:
         return model
+    trained = next(name for name, parameter in model.named_parameters() if parameter.requires_grad)
     model = deepcopy(model)
-    model.register_forward_pre_hook(Unpacking(packing), with_kwargs=True)
+    model.register_forward_pre_hook(Unpacking(packing, trained), with_kwargs=True)
     return model
 
 

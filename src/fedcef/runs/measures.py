@@ -19,7 +19,7 @@ class Measuring:
     def __init__(self, problem: Problem, step: float, training: Training, optimum: float | None = None) -> None:
         """`step` is the length of the proximal step in the gradient mapping, `optimum` is F* where it is known."""
         # a gap is a difference of nearly equal numbers: it is taken in float64
-        exact = problem.z0.dtype if optimum is None else torch.float64
+        exact = None if optimum is None else torch.float64  # frozen parameters may have a type of their own
         self._problem = problem.to(problem.z0.device, exact)
         self._step, self._training, self._optimum = step, training, optimum
         self._evaluators: dict[int, Evaluator] = {}

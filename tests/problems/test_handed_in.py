@@ -243,3 +243,46 @@ def test_what_clients_hold_is_told_by_the_names_of_classes():
     assert held.counts.tolist() == [[2, 2, 2], [0, 1, 1]]
     live = build(clients.from_dataset([*zip(x, y, strict=True)], [[0, 1], [4, 5]]))
     assert count_holdings(live).counts.tolist() == [[1, 1, 0], [0, 1, 1]]
+
+
+def test_whole_numbers_among_objects_are_class_numbers(expected):
+    pandas = pytest.importorskip("pandas")
+    for form in (lambda y: pandas.Series(y.tolist(), dtype=object), lambda y: y.numpy().astype(object)):
+        data = [(x, form(y)) for x, y in (table(), table(4, 1))]
+        same(build(data, test=table(5, 2)), expected)
+
+
+def test_small_unsigned_class_numbers():
+    x, y = table()
+    with noted("The targets are uint16, and are used as int64."):
+        problem = build([(x, y.numpy().astype("u2"))])
+    assert problem.train.targets.tolist() == y.tolist()
+
+
+def test_labels_that_are_words_here_and_numbers_there():
+    x, _ = table()
+    with refused("The labels of client 1 are words, and those of client 0 are numbers; give all as words."):
+        build([(x, [2, 3, 2, 3, 2, 3]), (x, ["a", "b"] * 3)], outputs=4)
+    with refused("The labels of client 0 are words, and those of the test set are numbers"):
+        build([(x, ["a", "b", "c"] * 2)], test=table())
+
+
+def test_words_that_are_missing_in_pandas_own_way():
+    pandas = pytest.importorskip("pandas")
+    (x, _), words = table(), pandas.Series(["a", "b", None] * 2, dtype="string")
+    with refused("The targets of client 0 are missing for some samples; leave these samples out."):
+        build([(x, words)])
+    with refused("client_ids are missing for some samples; leave these samples out."):
+        build(table(), client_ids=words)
+
+
+def test_what_is_no_list():
+    with refused("The clients are a dict; give a list of one (inputs, targets) pair for each."):
+        build({"a": table()})
+    with refused("The classes must be a list of words, numbers or the like, which can be compared: 'int' object"):
+        build([table()], classes=3)
+
+
+def test_parameters_that_have_no_shape_yet():
+    with refused("The model has parameters without a shape yet (weight); call it once on a batch before."):
+        Problem.build(nn.LazyLinear(3), cross_entropy, [table()])

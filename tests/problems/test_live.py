@@ -134,3 +134,35 @@ def test_what_cannot_be_fetched():
     words = [(X[0], "a"), (X[1], "b")]
     with pytest.raises(ProblemError, match="name the classes in their order"):
         build(clients.from_dataset(words, [[0], [1]]))
+
+
+class Shaken(TensorDataset):
+    """A kind of torch's own data set that computes its samples nevertheless."""
+
+    def __getitem__(self, place):
+        x, y = super().__getitem__(place)
+        return x + torch.rand(()), y
+
+
+class ShakenSubset(Subset):
+    def __getitem__(self, place):
+        x, y = super().__getitem__(place)
+        return x + torch.rand(()), y
+
+    def __getitems__(self, places):
+        return [self[place] for place in places]
+
+
+@pytest.mark.parametrize(
+    "data", [Shaken(X, Y), ShakenSubset(TensorDataset(X, Y), range(12)), Subset(Shaken(X, Y), [0])]
+)
+def test_a_kind_of_a_data_set_that_is_copied_is_not_if_it_computes_its_samples(data):
+    with pytest.warns(DataNote, match="Samples of Shaken(Subset)? are fetched anew"):
+        problem = build([data])
+    first, second = problem.data.batches(torch.tensor([0]), torch.tensor([[[0, 0]]]))(0).inputs[0]
+    assert not torch.equal(first, second)
+
+
+def test_samples_that_are_dictionaries_are_refused_in_a_sentence():
+    with pytest.raises(ProblemError, match=r"A sample of client 0 is a dictionary \(x, y\); give pairs"):
+        build([[{"x": X[0], "y": Y[0]}]])

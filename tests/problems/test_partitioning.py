@@ -107,3 +107,8 @@ def test_what_cannot_be_dealt():
     ):
         with pytest.raises(ConfigError, match=re.escape(says)):
             fedcef.partition(labels, 2, by=by)
+
+
+def test_a_seed_that_is_no_number():
+    with pytest.raises(ConfigError, match="seed"):
+        fedcef.partition([0, 1] * 20, 4, by="iid", seed="x")

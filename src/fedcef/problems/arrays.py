@@ -47,7 +47,7 @@ def to_column(values: Any, what: str) -> Tensor | Column:
     try:
         if isinstance(values, list) and values and isinstance(values[0], Tensor | np.ndarray):
             return stacked(values)
-        array = _numbers(values) if hasattr(values, "to_numpy") else np.asarray(values)
+        array = _numbers(values) if hasattr(values, "to_numpy") else _unboxed(np.asarray(values))
         if are_words(array):
             return array
         if isinstance(values, list):
@@ -63,6 +63,8 @@ def to_column(values: Any, what: str) -> Tensor | Column:
 def _numbers(table: Any) -> Column:
     """A table or column of pandas as an array; of numbers, even if its columns are of several types."""
     array: Column = table.to_numpy()
+    if getattr(table, "columns", None) is None:
+        array = _unboxed(array)
     if array.dtype.kind != "O":
         return array
     try:
@@ -70,6 +72,17 @@ def _numbers(table: Any) -> Column:
     except (TypeError, ValueError):
         return array
     return whole if getattr(table, "columns", None) is not None or not _holds_words(array) else array
+
+
+def _unboxed(array: Column) -> Column:
+    """Numbers that lie in an array of objects as an array of numbers; whole numbers stay whole."""
+    if array.dtype.kind != "O":
+        return array
+    try:
+        plain = np.asarray(array.tolist())
+    except ValueError:  # lists of several lengths
+        return array
+    return plain if plain.dtype.kind in "biuf" else array
 
 
 def _holds_words(array: Column) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ def read_all(
     if labels is None and source is not None and source.classes:
         labels = Labels(source.classes)
     elif labels is None and any(map(are_words, columns)):
-        labels = Labels.found(columns)
+        labels = Labels.found(_alike([raw for raw in (*raws, *held) if raw is not None]))
     tests = [None if raw is None else raw.samples(labels) for raw in held]
     for samples, name in zip(tests, _HELD_OUT, strict=True):
         if samples is not None:
@@ -69,6 +69,14 @@ def read_all(
             notes = (_RUN_FOR_EACH_DRAW.format(_live_kind(clients)),)
         data = source.read_by(Reading(labels, collate)) if (classes is not None or collate) else source
     return AllData(data, tests[0], tests[1], labels, ids[0] if ids else (), notes)
+
+
+def _alike(raws: Sequence[Raw]) -> list[Any]:
+    """The labels of all, where all are words: which number stands for which word cannot be guessed."""
+    words = next(raw.whose for raw in raws if are_words(raw.targets))
+    if numbers := next((raw.whose for raw in raws if not are_words(raw.targets)), ""):
+        raise ProblemError(f"The labels of {words} are words, and those of {numbers} are numbers; give all as words.")
+    return [raw.targets for raw in raws]
 
 
 _Ids = tuple[tuple[Any, ...], Tensor, Tensor]
@@ -91,6 +99,10 @@ def _clients(
         raise ProblemError(
             "The clients are one pair of tables; say whose each row is by client_ids=…, or give a list with one pair "
             "for each client."
+        )
+    if isinstance(clients, Mapping | str):
+        raise ProblemError(
+            f"The clients are a {type(clients).__name__}; give a list of one (inputs, targets) pair for each."
         )
     everyone = [clients] if client_ids is not None else list(clients)
     lives = any(is_live(one) for one in everyone) if live is None else live
@@ -120,6 +132,8 @@ def _table(raws: list[Raw], ids: _Ids | None, labels: Labels | None) -> PooledDa
 
 def is_live(data: Any) -> bool:
     """Whether samples are to be fetched whenever they are drawn: of a data set that may compute them anew each time."""
+    if isinstance(data, Subset | ConcatDataset | TensorDataset | list) and _computes(data):
+        return True
     if isinstance(data, Subset):
         return is_live(data.dataset)
     if isinstance(data, ConcatDataset):
@@ -130,10 +144,16 @@ def is_live(data: Any) -> bool:
     return not known and hasattr(data, "__getitem__") and hasattr(data, "__len__")
 
 
+def _computes(data: Any) -> bool:
+    """Whether a kind of torch's data sets, or of lists, has a `__getitem__` of its own, with a transform perhaps."""
+    known = next(kind for kind in (Subset, ConcatDataset, TensorDataset, list) if isinstance(data, kind))
+    return type(data).__getitem__ is not known.__getitem__
+
+
 def _live_kind(clients: Any) -> str:
     everyone = clients if isinstance(clients, tuple | list) else [clients]
     found = next(one for one in everyone if is_live(one))
-    while isinstance(found, Subset):
+    while isinstance(found, Subset) and not _computes(found):
         found = found.dataset
     return type(found).__name__
 

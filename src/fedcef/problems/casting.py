@@ -123,6 +123,7 @@ def _numbered_anew(trial: _Trial, outputs: Tensor, zeros: Tensor, find: Callable
     distinct = find()
     if distinct is None or len(distinct) != outputs_of(outputs):
         return None
+    distinct = distinct.long()  # torch compares no uint16
     strange = distinct[(distinct < 0) | (distinct >= len(distinct))]
     if not len(strange):
         return None

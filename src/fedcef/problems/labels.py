@@ -33,12 +33,12 @@ class Labels:
     @classmethod
     def named(cls, classes: Iterable[Any]) -> Labels:
         """Classes that the user names in their order."""
-        listed = classes.tolist() if isinstance(classes, Tensor | np.ndarray) else list(classes)
         try:
+            listed = classes.tolist() if isinstance(classes, Tensor | np.ndarray) else list(classes)
             distinct = len(set(listed)) == len(listed) > 1
         except TypeError as error:
             raise ProblemError(
-                f"The classes must be words, numbers or the like, which can be compared: {error}."
+                f"The classes must be a list of words, numbers or the like, which can be compared: {error}."
             ) from None
         if not distinct:
             raise ProblemError(f"The classes are {listed}; there must be two or more, each of them once.")
@@ -97,7 +97,7 @@ class Labels:
         return ", ".join(named if len(named) < 8 else [*named[:6], "…", named[-1]])
 
     def _unknown(self, label: Any, what: str) -> ProblemError:
-        if label is None or label != label:  # NaN is not equal to itself
+        if _is_missing(label):
             return ProblemError(f"{what} are missing for some samples; leave these samples out.")
         return ProblemError(f"{what} have the label {label!r}, which is none of the classes {self}; name all classes.")
 
@@ -120,4 +120,11 @@ def _distinct(column: Column | Tensor) -> set[Any]:
         labels = np.unique(column).tolist()
     except TypeError:
         labels = column.reshape(-1).tolist()
-    return {label for label in labels if label is not None and label == label}
+    return {label for label in labels if not _is_missing(label)}
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # NaN is not equal to itself
+    except TypeError:  # nor is pandas.NA, nor unequal
+        return True

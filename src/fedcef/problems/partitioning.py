@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import ConfigError
+from fedcef.core.parts import check
+from fedcef.core.ranges import NotNegative
 from fedcef.problems.arrays import to_column
 from fedcef.problems.data.partitions import deal
 from fedcef.problems.labels import Labels
@@ -28,6 +30,7 @@ def partition(labels: Any, num_clients: int, /, by: str = "dirichlet", *, seed: 
     """
     if by == "by_column":
         raise ConfigError("A column that says whose each sample is needs no partition; give it as client_ids.")
+    seed = check("seed", NotNegative, seed)
     column = to_column(labels, "The labels")
     if column.ndim != 1:
         raise ConfigError(f"The labels have the shape {tuple(column.shape)}; there must be one for each sample.")

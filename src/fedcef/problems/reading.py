@@ -86,6 +86,11 @@ def _of_samples(rows: list[Any], whose: str, collate: Collate | None) -> Raw:
     try:
         if collate is not None:
             return _of_pair(tuple(collate(rows)), whose)
+        if isinstance(rows[0], Mapping):
+            raise ProblemError(
+                f"A sample of {whose} is a dictionary ({', '.join(map(str, rows[0]))}); give pairs of an input and a "
+                "target, or a collate function that makes them."
+            )
         inputs, targets = [row[0] for row in rows], [row[1] for row in rows]
         words = isinstance(targets[0], str | bytes) or not hasattr(targets[0], "__len__")
         column = to_column(targets, f"The targets of {whose}") if words else stacked(targets)

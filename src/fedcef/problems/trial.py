@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedcef.core.errors import ProblemError
 from fedcef.problems.accuracy import right_and_counted
@@ -28,6 +29,8 @@ def trainable_parameters(model: Any) -> dict[str, Tensor]:
         what = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise ProblemError(f"The model is {what}; it must be a torch.nn.Module, made and ready to be called.")
     everything = dict(model.named_parameters())
+    if lazy := [name for name, p in everything.items() if is_lazy(p)]:
+        raise ProblemError(f"The model has parameters without a shape yet ({lazy[0]}); call it once on a batch before.")
     parameters = {name: p.detach() for name, p in everything.items() if p.requires_grad}
     if not parameters:
         why = ": all of them are frozen (requires_grad=False); make some trainable" if everything else ""

@@ -35,14 +35,14 @@ class Rows:
     mean: Tensor  # (d,)
     scale: Tensor  # (d,)
 
-    def outputs(self, coefficients: Tensor, rows: Array | slice = slice(None)) -> Tensor:
-        """The products of some rows with coefficients (C, d), (m, C)."""
+    def outputs(self, coefficients: Tensor, rows: Array | slice | None = None) -> Tensor:
+        """The products of all rows, or of some, with coefficients (C, d), (m, C)."""
         raw = coefficients.detach() / self.scale
-        return torch.from_numpy(self.X[rows] @ raw.T.numpy()) - raw @ self.mean
+        return torch.from_numpy(self._some(rows) @ raw.T.numpy()) - raw @ self.mean
 
-    def gradient(self, slopes: Tensor, rows: Array | slice = slice(None)) -> Tensor:
-        """The products of slopes (m, C) with the features of some rows, (C, d)."""
-        raw = torch.from_numpy(np.asarray(self.X[rows].T @ slopes.numpy())).T
+    def gradient(self, slopes: Tensor, rows: Array | slice | None = None) -> Tensor:
+        """The products of slopes (m, C) with the features of all rows, or of some, (C, d)."""
+        raw = torch.from_numpy(np.asarray(self._some(rows).T @ slopes.numpy())).T
         return (raw - slopes.sum(0).unsqueeze(-1) * self.mean) / self.scale
 
     def part(self, start: int, stop: int) -> Rows:
@@ -50,6 +50,9 @@ class Rows:
         X, first, last = self.X, self.X.indptr[start], self.X.indptr[stop]
         arrays = X.data[first:last], X.indices[first:last], X.indptr[start : stop + 1] - first
         return Rows(type(X)(arrays, shape=(stop - start, X.shape[1])), self.mean, self.scale)
+
+    def _some(self, rows: Array | slice | None) -> Any:
+        return self.X if rows is None else self.X[rows]  # which copies
 
     def __deepcopy__(self, memo: Any) -> Rows:
         return self  # never changed, and large

@@ -13,7 +13,7 @@ x = ((features - features[~test].mean(0)) / features[~test].std(0)).float()
 by_radius = features[~test, 0].argsort().chunk(5)
 hospitals = [(x[~test][rows], labels[~test][rows]) for rows in by_radius]
 
-# Any module without buffers.  Its parameters, as they are now, are the start point.
+# Any module.  Its parameters, as they are now, are the start point.
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 2))
 

@@ -101,3 +101,17 @@ def test_a_running_server_is_left_alone(tmp_path):
     with loop.server.state.folder.locked(), pytest.raises(RunError, match="is being worked on by process"):
         go_back(tmp_path / "server")
     assert (tmp_path / "server" / "run.json").read_bytes() == before
+
+
+def test_what_a_damaged_log_recommends_works(tmp_path):
+    """A log with a damaged entry in its middle, and replies that end before the records do."""
+    loop = Loopback(small_settings("fedcef"), tmp_path).run(4)
+    older = (tmp_path / "server" / "accepted.bin").read_bytes()
+    loop.run(5)
+    log = tmp_path / "server" / "round_log.bin"
+    (tmp_path / "server" / "accepted.bin").write_bytes(older)
+    log.write_bytes(b"G" + log.read_bytes()[1:])
+    with pytest.raises(RunError, match=r"`fedcef deployment recover .*server` and resume"):
+        loop.reopen_server()
+    assert go_back(tmp_path / "server") == 4
+    assert Loopback(loop.settings, tmp_path).run().server.finished

@@ -63,7 +63,7 @@ def opened_log(state: ServerState) -> RoundLog:
     except RunError as error:
         whole = state.replies.end_since(state.round)
         if whole < _recorded(state):
-            raise RunError(f"{error}  {advice(state.folder.path)}") from None
+            raise LostRounds(f"{error}  {advice(state.folder.path)}", whole) from None
         state.tell(f"{error}  It is put aside as round_log.damaged; the replies in accepted.bin have what is needed.")
         if path.exists():
             state.disk.replace(path.with_suffix(".damaged"), path.read_bytes())

@@ -17,7 +17,10 @@ MISTAKES = [
     ({"rounds": 0}, "rounds is 0; it must be greater than or equal to 1."),
     ({"seed": None}, "seed is None; it must be a valid integer."),
     ({"weighting": "sample"}, "weighting is 'sample'; it must be 'uniform' or 'samples'."),
-    ({"precision": "fp16"}, "precision is 'fp16'; it must be 'float32', 'float64', 'tf32' or 'bfloat16'."),
+    (
+        {"precision": "fp16"},
+        "precision is 'fp16'; it must be 'float32', 'float64', 'tf32', 'bfloat16' or 'bfloat16_weights'.",
+    ),
     ({"clip_norm": -1.0}, "clip_norm is -1.0; it must be greater than or equal to 0."),
     ({"clip_norm": float("nan")}, "clip_norm is nan; it must be"),
     ({"clients_per_round": -2}, "clients_per_round is -2; it must be greater than or equal to 0."),

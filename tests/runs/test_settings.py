@@ -94,7 +94,10 @@ SECTIONS = "rounds, seed, clients_per_round, batch_size"
         ("batch_size=-1", "batch_size is -1; it must be greater than or equal to 0."),
         ("weighting=equal", "weighting is 'equal'; it must be 'uniform' or 'samples'."),
         ("oracle=fast", "oracle is 'fast'; it must be 'auto', 'loop', 'stacked', 'batched' or 'layered'."),
-        ("precision=half", "precision is 'half'; it must be 'float32', 'float64', 'tf32', 'bfloat16' or 'bfloat16_weights'."),
+        (
+            "precision=half",
+            "precision is 'half'; it must be 'float32', 'float64', 'tf32', 'bfloat16' or 'bfloat16_weights'.",
+        ),
         ("name=5", "name is 5; it must be a valid string."),
         ("rounds.name=3", "rounds is a single value and has no name."),
         ("rounds.first=3", "rounds is a single value and has no first."),

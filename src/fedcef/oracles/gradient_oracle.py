@@ -24,6 +24,7 @@ class GradientOracle(ABC):
 
     captures: bool
     """Whether gradients leave the host alone, so that a CUDA graph can hold them."""
+
     def __init__(self, problem: Problem, training: Training) -> None:
         if problem.augment is not None and not training.batch_size:
             raise ConfigError(

@@ -9,6 +9,8 @@ from fedcef.deployment.client_store import ClientState
 from fedcef.deployment.messages import Stamp
 
 from .faulty_disk import FaultyDisk, Killed
+from .loopback import Loopback
+from .setting import small_settings
 
 RUN, OTHER = RunId(b"settings", b"a-nonce."), RunId(b"settings", b"another.")
 
@@ -94,3 +96,18 @@ def test_states_of_other_runs_and_other_clients_are_left_alone(tmp_path):
     stranger = ClientStore(tmp_path, 4)
     assert stranger.load(RUN) is None
     assert "the state of client 3" in stranger.damaged[0]
+
+
+def test_what_a_killed_client_left_is_durable_before_it_is_told(tmp_path):
+    """Killed right after the new state took its name; its reply is sent again from there, and then the power fails."""
+    loop = Loopback(small_settings("fedcef", rounds=3), tmp_path).run(1)
+    order = loop.server.start_round(0.0)[0]
+    whole = loop.disks[0]
+    whole.arm("kill", 3)  # half written, synced, renamed, and not known to the folder
+    with pytest.raises(Killed):
+        loop.workers[0].handle(order)
+    loop.workers[0] = loop.open_worker(0)
+    reply = loop.workers[0].handle(order)
+    whole._lose_power()
+    saved = ClientStore(loop.folder(0), 0).load(loop.server.run)
+    assert (saved.round, saved.reply) == (1, reply)

@@ -78,6 +78,12 @@ class Disk:
             path.unlink(missing_ok=True)
             self._sync_folder(path.parent)
 
+    def keep_names(self, folder: Path) -> None:
+        """Make durable that files in a folder have their names: whoever gave them one may have been killed before."""
+        with _explained(folder, "files that were just written may be lost if the machine fails"):
+            if folder.is_dir():
+                self._sync_folder(folder)
+
     # the steps
 
     def write(self, file: BinaryIO, data: bytes | memoryview) -> None:

@@ -54,6 +54,7 @@ class ClientStore:
     def load(self, run: RunId) -> ClientState | None:
         """The newest valid state of a run."""
         if str(run) not in self._last:
+            self.disk.keep_names(self.folder)  # what is found may be told to the server
             paths = sorted((self._slot(run, slot) for slot in (0, 1)), key=self._number, reverse=True)
             found = next((save for path in paths if (save := self._read(str(run), path)) is not None), None)
             if found is None:

@@ -55,6 +55,15 @@ def restore(state: ServerState) -> None:
     state.note = header["note"]
 
 
+def keep(state: ServerState) -> None:
+    """Make durable what was found: a server that was killed may have written it, and not have come to syncing it."""
+    for path in (state.folder.log, state.folder.path / "accepted.bin"):
+        if path.exists():
+            state.disk.keep(path)
+    for folder in (state.folder.path, state.folder.path / "sums"):
+        state.disk.keep_names(folder)
+
+
 def opened_log(state: ServerState) -> RoundLog:
     """The round log; one that is damaged is put aside if the replies hold all that is needed of it."""
     path = state.folder.log

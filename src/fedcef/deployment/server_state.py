@@ -81,6 +81,7 @@ class ServerState:
         self.have: list[int | None] = [0] * n  # rounds that each client's replica has seen; None: it takes a snapshot
         self.note: Note = {"sent": 0, "received": 0, "wall_s": 0.0, "largest_median": 0.0}  # of the last round
         self._unwritten = ""
+        recovery.keep(self)
         recovery.restore(self)
         self.replies = AcceptedReplies(path / "accepted.bin", disk)
         self.sums = ClientSums(path / "sums", disk, protocol.adds_up or (), protocol.dim)

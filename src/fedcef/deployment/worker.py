@@ -68,11 +68,11 @@ class Worker:
         objection = self._objection(order)
         if objection:
             return self._refuse(order, objection)
-        state = self.store.load(order.run) or self._earlier(order)
-        self._report(order, state)
-        if state is not None and state.round > order.round:
-            return self._refuse(order, ahead(order.round, state.round))
         try:
+            state = self.store.load(order.run) or self._earlier(order)
+            self._report(order, state)
+            if state is not None and state.round > order.round:
+                return self._refuse(order, ahead(order.round, state.round))
             replica = self._followed(order, state)
             if isinstance(replica, Need):
                 return replica.encode()

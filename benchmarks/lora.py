@@ -4,8 +4,8 @@
 
 Half of the library's packages, joined, train a small GPT in one place.  The other half is dealt to eight clients, who
 have the trained model and send adapters alone: W + BA in every linear layer, with B = 0 at first (Hu et al., LoRA,
-arXiv 2106.09685).  FedAvg sends them as they are; FedCEF compresses both ways.  The question is what each has sent when
-the loss on held-out files is that of FedAvg in the end.  Minutes on a CPU.
+arXiv 2106.09685).  FedAvg sends them as they are; FedCEF compresses both ways.  The question is what each has sent for
+the same loss on held-out files: that of FedAvg in the end, or the lowest that the other reaches.  Minutes on a CPU.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def pretrained(size: Size, documents: Sequence[Document], seed: int) -> nn.Modul
 
 def methods(rounds: int) -> dict[str, tuple[Algorithm, int]]:
     """What is compared, and for how many rounds."""
-    common: dict[str, Any] = {"local_steps": 10, "local_lr": 3e-3}
+    common: dict[str, Any] = {"local_steps": 10, "local_lr": 1e-2}
     update = AdamW(memory="client", warmup=20, schedule="cosine", final=0.1)
 
     def sparse(ratio: float) -> FedCEF:
@@ -130,7 +130,8 @@ def methods(rounds: int) -> dict[str, tuple[Algorithm, int]]:
 
     return {
         "FedAvg": (FedAvg(**common, local_update=update), rounds),
-        **{f"FedCEF, {ratio:.0%} both ways": (sparse(ratio), 2 * rounds) for ratio in (0.03, 0.1)},
+        "FedCEF, 10% both ways": (sparse(0.1), 2 * rounds),
+        "FedCEF, 5% both ways": (sparse(0.05), 3 * rounds),
     }
 
 
@@ -159,12 +160,15 @@ def main() -> None:
     problem = Problem.build(model, next_token_loss, data, tested)
     print(f"{problem.dim:,} parameters of adapters beside {sum(p.numel() for p in model.parameters()):,} in all")
     paths = {name: trained(problem, method, n, 4, arguments.seed)[1] for name, (method, n) in methods(rounds).items()}
-    target, dense = paths["FedAvg"][-1].loss, paths["FedAvg"][-1].sent
+    target = paths["FedAvg"][-1].loss
     print(f"test loss {paths['FedAvg'][0].loss:.4f} before, {target:.4f} after {rounds} rounds of FedAvg")
     for name, points in paths.items():
-        sent, best = bytes_at(points, target), min(point.loss for point in points)
-        gain = "never" if sent is None else f"after {sent / 1e6:.3f} MB, {dense / max(1, sent):.0f}x fewer than FedAvg"
-        print(f"  {name:24} best {best:.4f}, at the end {points[-1].loss:.4f}; there {gain}", flush=True)
+        best = min(point.loss for point in points)
+        level = max(best, target)  # what both reach
+        sent, usual = bytes_at(points, level), bytes_at(paths["FedAvg"], level)
+        assert sent is not None and usual is not None, "both reach it"
+        gain = f"{level:.4f} after {sent / 1e6:.3f} MB, FedAvg after {usual / 1e6:.3f}: {usual / max(1, sent):.0f}x"
+        print(f"  {name:24} at the end {points[-1].loss:.4f}; {gain}", flush=True)
     if arguments.out:
         write("lora", {"machine": machine(), "paths": paths, "parameters": problem.dim}, arguments.out)
 

@@ -38,6 +38,7 @@ REASONS = {
 }
 """Why replies must have been refused after some such faults; one alone may be lost with a server that is killed."""
 SOME = 3
+KEPT = ("violations", "frames", "gaps", "deaths", "restarts", "pauses", "seconds")
 NEVER = ("another state", "another replica", "lost state", "other vectors")
 """Reasons to refuse a reply for which no fault here gives cause."""
 
@@ -50,7 +51,8 @@ class Watch:
         self.violations: list[str] = []
         self.frames: dict[int, str] = {}
         self.gaps: list[float] = []
-        self.deaths = self.restarts = 0
+        self.deaths = self.restarts = self.pauses = 0
+        self.seconds = 0.0
         self.recoveries: dict[Event, int] = {}
         self.history: list[dict[int, bool]] = []
         self.bits: dict[str, bool] = {}
@@ -60,14 +62,33 @@ class Watch:
         """How many rounds are logged, as far as was seen."""
         return 1 + max(self.frames, default=-1)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the last round is."""
+        return (self.run / "summary.json").exists()
+
+    def save(self) -> None:
+        """Keep what was seen, for whoever goes on with the folder."""
+        kept = {name: getattr(self, name) for name in KEPT}
+        recoveries = {event.id: round_ for event, round_ in self.recoveries.items()}
+        (self.folder / "watch.json").write_text(json.dumps({**kept, "recoveries": recoveries}))
+
+    def load(self) -> None:
+        """Go on with what was seen before a pause."""
+        kept = json.loads((self.folder / "watch.json").read_text("utf-8"))
+        by_id = {str(event.id): event for event in self.plan.events}
+        self.recoveries = {by_id[number]: round_ for number, round_ in kept.pop("recoveries").items()}
+        self.frames = {int(round_): digest for round_, digest in kept.pop("frames").items()}
+        self.__dict__.update(kept)
+
     def progress(self) -> tuple[int, int]:
         records = self.run / "rounds.jsonl"
         over = max(records.read_bytes().count(b"\n") - 1, 0) if records.exists() else 0
         return over, sum(1 for _ in (self.folder / "fired").iterdir())
 
-    def server_died(self) -> None:
-        """Look at what it left, before it is started again."""
-        self.deaths += 1
+    def server_died(self, paused: bool = False) -> None:
+        """Look at what it left, before it is started again; where play pauses, no fault need have killed it."""
+        self.deaths += not paused
         known = self.rounds
         self._read_log()
         server = self._recovered()
@@ -75,7 +96,8 @@ class Watch:
         self._require(ended in (0, 1), f"{self.rounds} rounds are logged, {server.round} are recovered.")
         self._require(self.rounds >= known, f"Round {known - 1} was logged and is not there any more.")
         causes = [event for event in self.plan.happened() if event.client is None and event not in self.recoveries]
-        self._require(len(causes) == 1, f"The server died in round {server.round}, by {len(causes)} faults.")
+        expected = (0, 1) if paused else (1,)
+        self._require(len(causes) in expected, f"The server died in round {server.round}, by {len(causes)} faults.")
         self.recoveries |= dict.fromkeys(causes, server.round)
         self._measure(server)
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
+CODE = os.pathsep.join(map(str, (REPOSITORY, REPOSITORY / "src")))
+"""Whatever is installed, this checkout is played."""
 READY_S = 180.0
 """How long a process may take to be ready: machines may be busy."""
 
@@ -44,6 +46,8 @@ class Network:
         if self.superlink is not None:
             self.superlink.kill()
             self.superlink.wait()
+        if self.server_lives():
+            os.kill(int(self._starts()[-1]), signal.SIGKILL)
         _wait(lambda: not self.server_lives(), 30)
 
     def start_superlink(self) -> None:
@@ -89,7 +93,7 @@ class Network:
         return {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": CODE,
             "FEDCEF_FAULTS": str(self.folder),
             "FLWR_HOME": str(self.folder / name),
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -103,7 +107,7 @@ class Network:
 
     def begin(self, **run_config: str) -> None:
         """Start a run, or go on with one; returns when its server has begun to work."""
-        before = self._starts()
+        before = len(self._starts())
         given = " ".join(f"{key}={json.dumps(value)}" for key, value in run_config.items())
         command = ["flwr", "run", str(HERE / "app"), "lab", "--run-config", given]
         done = subprocess.run(
@@ -113,7 +117,7 @@ class Network:
             log.write(done.stdout + done.stderr)
         if done.returncode:
             raise RuntimeError(f"flwr run failed: {done.stderr[-500:]}")
-        if not _wait(lambda: self._starts() > before, READY_S):
+        if not _wait(lambda: len(self._starts()) > before, READY_S):
             raise RuntimeError("The ServerApp does not start; see logs/superlink.log.")
 
     def server_lives(self) -> bool:
@@ -128,9 +132,10 @@ class Network:
                 return True
         return False
 
-    def _starts(self) -> int:
+    def _starts(self) -> list[str]:
+        """The process of every server so far."""
         path = self.folder / "starts"
-        return len(path.read_text().splitlines()) if path.exists() else 0
+        return path.read_text().splitlines() if path.exists() else []
 
 
 def _wait(until, seconds: float) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-ASKED_AGAIN = ("cut order", "flip order", "cut reply", "flip reply", "double order", "double reply")
+ASKED_AGAIN = ("cut order", "flip order", "cut reply", "flip reply", "double order", "double reply", "slow link")
 _UNUSABLE = ("cut frame", "flip frame", "NaN in reply", "huge numbers in reply", "large norm in reply")
 _OF_ANOTHER = ("reply of another run", "reply of another round", "reply as another client")
 FORGED = (*_UNUSABLE, *_OF_ANOTHER)
@@ -81,8 +81,8 @@ def make_plan(seed: int, rounds: int, clients: int) -> list[Event]:
     """Faults for all rounds but the first, in which the server learns what is usual, and the last two, which are for
     those that are late.
 
-    In a round a client meets up to two faults after which it is asked again; all clients but one also meet one that
-    may cost them the round.  Those that make a round last until its deadline are put together.
+    In a round a client meets up to two faults after which it is asked again, or that do not matter; all clients but one
+    also meet one that may cost them the round.  Those that make a round last until its deadline are put together.
     """
     random = np.random.default_rng(seed)
     again = _Bag(ASKED_AGAIN, random)

@@ -16,23 +16,41 @@ STUCK_S = 600.0
 """Longer than any round takes without that anything happens."""
 
 
-def play(folder: Path, seed: int, settings: Settings, events: Sequence[Event], tell: Callable[[str], None]) -> Watch:
-    """Play these events in a new folder; what is returned has seen it all."""
-    plan = Plan.write(folder, seed, settings.deployment.deadline_s, events)
+def play(
+    folder: Path,
+    seed: int,
+    settings: Settings,
+    events: Sequence[Event],
+    tell: Callable[[str], None],
+    seconds: float = float("inf"),
+) -> Watch:
+    """Play these events in a new folder, or go on in one that was left; what is returned has seen it all.
+
+    After so many seconds everything is killed, and play pauses: `Watch.is_over` tells.
+    """
+    began, again = time.monotonic(), (folder / "plan.json").exists()
+    plan = Plan(folder) if again else Plan.write(folder, seed, settings.deployment.deadline_s, events)
+    if plan.events != list(events):
+        raise RuntimeError(f"{folder} was begun with another plan; take another folder.")
     watch = Watch(folder, settings, plan)
+    if again:
+        watch.load()
     changes = f"rounds={settings.rounds} deployment.deadline_s={settings.deployment.deadline_s:g}"
     with Network(folder, settings.num_clients) as network:
-        network.begin(set=changes, out=str(watch.run))
-        while True:
-            _until_the_server_ends(network, watch, tell)
-            if (watch.run / "summary.json").exists():
-                break
+        network.begin(set=changes, **{"resume" if again else "out": str(watch.run)})
+        while _until_the_server_ends(network, watch, began + seconds, tell) and not watch.is_over:
             watch.server_died()
             tell(f"{_now()} the server died in round {watch.rounds}; {len(plan.happened())} faults so far")
             network.revive()
             network.begin(set=changes, resume=str(watch.run))
-        watch.restarts = network.restarts
-    watch.finished()
+        watch.restarts += network.restarts
+    watch.seconds += time.monotonic() - began
+    if watch.is_over:
+        watch.finished()
+    else:
+        watch.pauses += 1
+        watch.server_died(paused=True)
+    watch.save()
     return watch
 
 
@@ -42,9 +60,12 @@ def deployed_settings(rounds: int, deadline_s: float) -> Settings:
     )
 
 
-def _until_the_server_ends(network: Network, watch: Watch, tell: Callable[[str], None]) -> None:
+def _until_the_server_ends(network: Network, watch: Watch, until: float, tell: Callable[[str], None]) -> bool:
+    """Whether it has; False if the time is over before."""
     seen, since = watch.progress(), time.monotonic()
     while network.server_lives():
+        if time.monotonic() > until:
+            return False
         network.revive()
         time.sleep(0.2)
         if watch.progress() != seen:
@@ -52,6 +73,7 @@ def _until_the_server_ends(network: Network, watch: Watch, tell: Callable[[str],
             tell(f"{_now()} {seen[0]} rounds, {seen[1]} of {len(watch.plan.events)} faults")
         if time.monotonic() - since > STUCK_S:
             raise RuntimeError(f"Nothing has happened for {STUCK_S:.0f} s; see {network.folder}/logs.")
+    return True
 
 
 def _now() -> str:

@@ -23,6 +23,7 @@ def outcome(watch: Watch) -> dict[str, Any]:
         "refused": dict(sorted(watch.refused().items())),
         "server deaths": watch.deaths,
         "SuperNode restarts": watch.restarts,
+        "pauses": watch.pauses,
         "largest control gap": max(watch.gaps, default=0.0),
         "control gaps measured": len(watch.gaps),
         "clients per round": dict(sorted(Counter(len(members) for members in watch.history).items())),
@@ -72,7 +73,7 @@ def lines(results: dict[str, Any]) -> list[str]:
         f"‖c − mean c_i‖ / ‖c‖: at most {deployed['largest control gap']:.1e}, in {deployed['control gaps measured']} "
         "measurements after recovery and at the end",
         f"equal to the simulator with the accepted cohorts, bit for bit: {bits or 'nothing'}",
-        f"in one process before: {loopback['events']} faults in {loopback['rounds']} rounds of {loopback['runs']} "
+        f"in one process: {loopback['events']} faults in {loopback['rounds']} rounds of {loopback['runs']} "
         f"runs; largest gap {loopback['largest control gap']:.1e}",
     ]
     wrong = loopback["violations"] + deployed["violations"]

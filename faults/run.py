@@ -1,8 +1,10 @@
-"""The fault suite: python -m faults.run [--seed 1] [--rounds 42] [--deadline 30] [--keep FOLDER]
+"""The fault suite: python -m faults.run [--seed 1] [--rounds 42] [--deadline 30] [--keep FOLDER [--for SECONDS]]
 
-First a thousand faults and more in one process, then a real Flower deployment on this machine, with at least 300.
+A real Flower deployment on this machine, with at least 300 faults, then a thousand and more in one process.
 Writes runs/faults.json and a table; exit code 1 if anything did not hold.  The numbers in docs/reliability.md are those
 of faults/results.json, which `--out faults/results.json` writes anew.
+
+With `--for` play pauses after so long, with exit code 3: all processes are killed, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -22,25 +24,30 @@ from faults.play import deployed_settings, play
 from faults.report import lines, outcome, quick
 
 ENOUGH = 300
+PAUSED = 3
+"""The exit code of a run that is to be gone on with."""
 
 
 def main() -> int:
     given = _arguments()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that all processes are ended
-    began = time.monotonic()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fedcef-faults-"))
-    loopback = quick(play_loopback(given.seed, given.loopback))
-    print(f"In one process: {loopback['events']} faults, {len(loopback['violations'])} violations.", flush=True)
     settings = deployed_settings(given.rounds, given.deadline)
     events = make_plan(given.seed, settings.rounds, settings.num_clients)
-    watch = play(folder / "deployment", given.seed, settings, events, _tell)
+    watch = play(folder / "deployment", given.seed, settings, events, _tell, given.seconds)
+    if not watch.is_over:
+        print(f"Paused after {watch.rounds} rounds, with {len(watch.violations)} violations so far.")
+        return PAUSED
+    began = time.monotonic()
+    loopback = quick(play_loopback(given.seed, given.loopback))
+    print(f"In one process: {loopback['events']} faults, {len(loopback['violations'])} violations.", flush=True)
     deployment = outcome(watch)
     if len(events) >= ENOUGH > deployment["events"]:
         deployment["violations"].append(f"Only {deployment['events']} faults have happened.")
     deployment["violations"] += [f"{kind!r} has not happened." for kind in deployment["did not occur"]]
     results = {
         "command": f"python -m faults.run --seed {given.seed} --rounds {given.rounds} --deadline {given.deadline:g}",
-        "seconds": round(time.monotonic() - began),
+        "seconds": round(watch.seconds + time.monotonic() - began),
         "loopback": loopback,
         "deployment": deployment,
     }
@@ -63,7 +70,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--loopback", type=int, default=1000, help="faults of the first stage")
     parser.add_argument("--keep", type=Path, help="keep disks and logs in this folder")
     parser.add_argument("--out", type=Path, default=Path("runs") / "faults.json", help="where the numbers go")
-    return parser.parse_args()
+    parser.add_argument("--for", dest="seconds", type=float, default=float("inf"), help="pause after so long")
+    given = parser.parse_args()
+    if given.seconds < float("inf") and not given.keep:
+        parser.error("--for needs --keep: the folder in which the same command goes on")
+    return given
 
 
 def _tell(sentence: str) -> None:

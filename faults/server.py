@@ -38,7 +38,7 @@ def main(grid: Grid, context: Context) -> None:
     with (plan.folder / "server.lock").open("w") as lock:  # held as long as this process lives
         fcntl.flock(lock, fcntl.LOCK_EX)
         with (plan.folder / "starts").open("a") as file:
-            file.write("started\n")
+            file.write(f"{os.getpid()}\n")
         with told():
             serve_with_faults(grid, context.run_id, context.run_config, plan)
 
@@ -179,6 +179,10 @@ class FaultyGrid:
         if meets(client, "delay reply"):
             self._taken.add(message.metadata.reply_to_message_id)
             self._held.append((now + self._trouble.plan.deadline_s + 1, message))
+            return []
+        if meets(client, "slow link"):
+            self._taken.add(message.metadata.reply_to_message_id)
+            self._held.append((now + self._trouble.plan.deadline_s / 5, message))
             return []
         if meets(client, "kill SuperNode between reply and acknowledgement"):
             _kill_node(self._trouble.plan.folder, client)

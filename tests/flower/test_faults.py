@@ -70,7 +70,7 @@ def played(tmp_path, monkeypatch):
 
 def test_messages_and_disks_with_faults(played):
     """Every kind twice; a run with faults is the simulated one with those clients that were accepted."""
-    some = [kind for kind in kinds.CLIENT if "kill" not in kind and "slow" not in kind]
+    some = [kind for kind in kinds.CLIENT if "kill" not in kind and "too slow" not in kind]
     events = [Event(i, kind, 1 + i // 4, i % 4) for i, kind in enumerate(some + some[::-1])]
     watch = played(14, events)
     assert watch.violations == []
@@ -79,6 +79,20 @@ def test_messages_and_disks_with_faults(played):
     expected = [set(COUNTED[kind].split(" or ")) - {"–"} for kind in some]
     assert all(not reasons or reasons & watch.refused().keys() for reasons in expected)
     assert watch.refused().keys() <= set().union(*expected)
+
+
+def test_play_may_pause_and_go_on(played):
+    """What was seen before is known afterwards, and a pause is no death without a cause."""
+    watch = played(3, [])
+    watch.gaps, watch.restarts, watch.recoveries = [1e-8], 2, {}
+    watch.server_died(paused=True)
+    watch.save()
+    again = Watch(watch.folder, watch.settings, watch.plan)
+    again.load()
+    assert (again.gaps, again.frames, again.restarts, again.deaths) == (watch.gaps, watch.frames, 2, 0)
+    assert again.violations == []
+    again.server_died()
+    assert again.violations == ["The server died in round 3, by 0 faults."]
 
 
 def test_the_checks_see_what_is_wrong(played):

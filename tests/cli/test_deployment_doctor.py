@@ -60,6 +60,14 @@ def test_certificates_that_end(fedcef, secrets, days, status):
     assert found(fedcef, "--secrets", folder)[1]["Secrets", "server.crt"]["status"] == status
 
 
+def test_a_file_that_is_no_certificate_hides_nothing_else(fedcef, secrets):
+    folder = secrets()
+    (folder / "old.crt").write_text("not a certificate")
+    code, findings = found(fedcef, "--secrets", folder)
+    assert (code, findings["Secrets", "old.crt"]["remedy"]) == (1, "put back the right file")
+    assert findings["Secrets", "server.crt"]["status"] == findings["Secrets", "server.key"]["status"] == "ok"
+
+
 def test_a_certificate_of_another_authority(fedcef, secrets):
     folder = secrets()
     server = (folder / "server.crt").read_bytes()

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from fedcef.core.errors import RunError
+from fedcef.deployment import checks
 from fedcef.wire import split
 
 from .faulty_disk import Killed
@@ -51,6 +52,13 @@ def test_rounds_that_the_log_has_lost_are_made_again_from_their_replies(tmp_path
     assert any("round_log" in sentence for sentence in loop.notes)
     loop.run()
     assert equal(loop.server.state.replica, replayed(loop.settings, [EVERYONE] * 9).replica)
+
+
+def test_a_reply_that_a_newer_version_would_not_accept_is_named(tmp_path, monkeypatch):
+    loop = Loopback(small_settings("fedcef"), tmp_path).run(2)
+    monkeypatch.setattr(checks, "MODERATE", 1e-12)
+    with pytest.raises(RunError, match=r"Round 0 cannot .*client 0's reply in .*accepted.bin.*\(too large: .*version"):
+        loop.reopen_server()
 
 
 def test_a_damaged_log_is_put_aside(tmp_path):

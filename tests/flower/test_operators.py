@@ -2,7 +2,9 @@
 
 import json
 import logging
+import os
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +24,7 @@ from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment import Coordinator, DeploymentSettings
 from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.going_back import go_back
+from fedcef.deployment.health import health_of
 from fedcef.deployment.keys import key_name
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
@@ -75,9 +78,24 @@ def test_a_kill_while_a_run_gets_more_rounds_is_no_harm(tmp_path, served):
         except Killed:
             now = load_settings(str(path / "config.toml"))
             killed.append(now.rounds)
-            accept_changes(path, now, settings if step % 2 else now, problem)
+            said = accept_changes(path, now, settings if step % 2 else now, problem)
+            assert said == (
+                "The run is longer now: it had 1 rounds, and has 6." if step % 2 and now.rounds == 1 else ""
+            )
             assert Coordinator.recover(path, problem).round == 1
     assert set(killed) == {1, 6}
+
+
+def test_the_deadline_in_force_tells_when_a_run_is_silent(tmp_path, served):
+    _, call = served
+    call(out=str(tmp_path / "run"))
+    call(resume=str(tmp_path / "run"), set="deployment.deadline_s=500")
+    (tmp_path / "run" / "summary.json").unlink()
+    with RunFolder(tmp_path / "run").locked():
+        for age, state in {400.0: "running", 600.0: "silent"}.items():
+            for name in ("rounds.jsonl", "lock"):
+                os.utime(tmp_path / "run" / name, (time.time() - age,) * 2)
+            assert health_of(tmp_path / "run").state == state
 
 
 def test_what_cannot_get_more_rounds_is_told(tmp_path, served):

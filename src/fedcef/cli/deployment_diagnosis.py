@@ -18,7 +18,7 @@ from pathlib import Path
 from fedcef.cli.diagnosis import LITTLE_DISK, Finding, Status, collected
 from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import ConfigError
-from fedcef.core.extras import needed
+from fedcef.core.extras import install, needed
 from fedcef.core.origin import fingerprint, installed_from
 
 SOON_DAYS = 30
@@ -61,12 +61,10 @@ def code() -> Iterator[Finding]:
     try:
         version = metadata.version("flwr")
     except metadata.PackageNotFoundError:
-        yield Finding("Code", "flwr", "broken", "not installed", f"pip install '{wanted.strip()}'")
+        yield Finding("Code", "flwr", "broken", "not installed", install(wanted.strip()))
         return
     right = version.startswith("1.41.")
-    yield Finding(
-        "Code", "flwr", "ok" if right else "broken", version, "" if right else f"pip install '{wanted.strip()}'"
-    )
+    yield Finding("Code", "flwr", "ok" if right else "broken", version, "" if right else install(wanted.strip()))
 
 
 def environment() -> Iterator[Finding]:
@@ -82,7 +80,12 @@ def secrets(folder: Path) -> Iterator[Finding]:
     if not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}; give the one with certificates and keys.")
     x509 = needed("cryptography.x509", "certificates", "flower")
-    found = {path.name: x509.load_pem_x509_certificate(path.read_bytes()) for path in sorted(folder.glob("*.crt"))}
+    found = {}
+    for path in sorted(folder.glob("*.crt")):
+        try:
+            found[path.name] = x509.load_pem_x509_certificate(path.read_bytes())
+        except (OSError, ValueError) as error:
+            yield Finding("Secrets", path.name, "broken", f"no certificate: {error}", "put back the right file")
     for name, certificate in found.items():
         left = (certificate.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86400
         until = f"until {certificate.not_valid_after_utc:%Y-%m-%d}, {left:.0f} days"

@@ -33,13 +33,18 @@ def accept_changes(path: Path, begun: Settings, settings: Settings, problem: Pro
             f"The run in {path} was begun with other settings: {changes(_shared(begun), _shared(settings))}.  Give the "
             "same experiment and set as then, or begin a new run."
         )
+    disk = disk or PrivateDisk()
     if run.settings == settings_digest(settings) == settings_digest(begun):
+        if begun.deployment != settings.deployment:  # what is in force stands there, for whoever looks after the run
+            disk.replace(path / "config.toml", _as_now(begun, settings).to_toml().encode())
         return ""
     if settings.rounds < begun.rounds:
         raise ConfigError(f"The run in {path} has {begun.rounds} rounds; it can get more, but not {settings.rounds}.")
     if settings.rounds > begun.rounds:
         _refuse_longer(path, begun, settings, problem)
-    _extend(path, run, begun, settings, disk or PrivateDisk())
+    _extend(path, run, begun, settings, disk)
+    if settings.rounds == begun.rounds:  # somebody was about to give it more, and did not come to it
+        return ""
     return f"The run is longer now: it had {begun.rounds} rounds, and has {settings.rounds}."
 
 
@@ -58,7 +63,7 @@ def _extend(path: Path, run: RunId, begun: Settings, settings: Settings, disk: D
     known = sorted({begun.rounds, settings.rounds})
     RunFolder(path).summary.unlink(missing_ok=True)
     disk.replace(path / "run.json", json.dumps({"run": str(again), "rounds": known}).encode())
-    disk.replace(path / "config.toml", _with(begun, settings.rounds).to_toml().encode())
+    disk.replace(path / "config.toml", _as_now(begun, settings).to_toml().encode())
 
 
 def _rounds(path: Path, begun: Settings) -> set[int]:
@@ -71,6 +76,11 @@ def _rounds(path: Path, begun: Settings) -> set[int]:
 
 def _with(settings: Settings, rounds: int) -> Settings:
     return settings.model_copy(update={"rounds": rounds})
+
+
+def _as_now(begun: Settings, settings: Settings) -> Settings:
+    """The settings that a run was begun with, but for those that may change and matter to the server's folder."""
+    return begun.model_copy(update={"rounds": settings.rounds, "deployment": settings.deployment})
 
 
 def _shared(settings: Settings) -> dict[str, object]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedcef.core.errors import RunError
+from fedcef.deployment.checks import Unusable
 from fedcef.deployment.end_round import AcceptedReply
 from fedcef.deployment.messages import Stamp, decode_result
 from fedcef.deployment.round_log import RoundLog
@@ -125,8 +126,16 @@ def _play_again(state: ServerState, was_over: bool) -> None:
 
 
 def _accepted(state: ServerState, reply: bytes) -> AcceptedReply:
+    """A reply as it was accepted; an older version may have been less strict."""
     result = decode_result(reply)
-    return AcceptedReply(reply, result, state.checked(result))
+    try:
+        return AcceptedReply(reply, result, state.checked(result))
+    except Unusable as unusable:
+        raise RunError(
+            f"Round {state.round} cannot be gone through again: client {result.client}'s reply in "
+            f"{state.folder.path / 'accepted.bin'} is not one that this version would accept ({unusable.reason}: "
+            f"{unusable.detail}).  Go on with the version of fedcef that the run was begun with, or begin a new run."
+        ) from None
 
 
 def _recorded(state: ServerState) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 import fedcef
 from fedcef.core.disk import Disk
-from fedcef.deployment import without_data
+from fedcef.deployment import DeploymentSettings, without_data
 from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.going_back import go_back
 from fedcef.deployment.messages import decode_reply
@@ -44,8 +44,10 @@ def whole_run(folder, settings):
     roster.assign(1, loop.name(1))
     loop.run()
     loop.server.finish()
+    data, other = without_data(loop.problem), {"deployment": DeploymentSettings(deadline_s=7)}
+    assert not accept_changes(folder / "server", settings, settings.model_copy(update=other), data, loop.server_disk)
     if not settings.privacy:  # a longer run, and one that goes back, both of which privacy forbids
-        longer, data = settings.model_copy(update={"rounds": settings.rounds + 1}), without_data(loop.problem)
+        longer = settings.model_copy(update={"rounds": settings.rounds + 1})
         assert accept_changes(folder / "server", settings, longer, data, loop.server_disk)
         assert go_back(folder / "server", loop.server_disk) == settings.rounds
     return loop

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from fedcef.algorithms.received import Received
 from fedcef.compressors import Compressor, TopK
 from fedcef.compressors.private import Private
 from fedcef.core.errors import ConfigError
+from fedcef.core.extras import install_extra
 from fedcef.core.rng import round_key
 from fedcef.deployment.identity import settings_digest
 from fedcef.privacy import epsilon, sends_only_what_it_compresses
@@ -86,7 +88,7 @@ def test_more_noise_and_fewer_messages_cost_less():
 def test_a_missing_accountant_is_noticed_before_the_run(config, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     folder = RunFolder.new(tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"pip install 'fedcef\[privacy\]'"):
+    with pytest.raises(ConfigError, match=re.escape(install_extra("privacy"))):
         run(config(*LASSO, *ON), folder)
     assert not folder.path.exists()
     run(config(*LASSO), folder)  # who wants no privacy needs none

@@ -21,6 +21,7 @@ from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import Compressor
 from fedcef.compressors.private import Private
 from fedcef.core.errors import ConfigError
+from fedcef.core.extras import install_extra
 from fedcef.core.ranges import Positive
 from fedcef.core.rng import Key
 from fedcef.core.round import rehearsal_key
@@ -98,5 +99,5 @@ def _accountant() -> Any:
         return import_module("dp_accounting")
     except ImportError:
         raise ConfigError(
-            "[privacy] needs dp-accounting to say what it is worth; install it with: pip install 'fedcef[privacy]'."
+            f"[privacy] needs dp-accounting to say what it is worth; install it with: {install_extra('privacy')}"
         ) from None

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 from fedcef.cli import diagnosis as doctor
+from fedcef.core.extras import install, install_extra
 
 
 def found(result):
@@ -54,8 +55,8 @@ def test_what_is_broken_is_told_and_leaves_with_1(fedcef, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     result = fedcef("doctor")
     assert result.code == 1
-    assert "✗ safetensors      not installed  →  pip install safetensors" in result.out
-    assert "without matplotlib  →  pip install 'fedcef[plot]'" in result.out
+    assert f"✗ safetensors      not installed  →  {install('safetensors')}" in result.out
+    assert f"without matplotlib  →  {install_extra('plot')}" in result.out
     assert "RuntimeError: this torch cannot add" in result.out
     assert "make room" in result.out
     assert "to repair" in result.out

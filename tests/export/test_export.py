@@ -16,6 +16,7 @@ import fedcef
 from fedcef.algorithms import FedAvg
 from fedcef.cli import export as command
 from fedcef.core.errors import ConfigError, RunError
+from fedcef.core.extras import install_extra
 from fedcef.export import export_model, load_trained
 from fedcef.export.trained import INPUTS
 from fedcef.problems.data.datasets import DATASETS, load
@@ -103,7 +104,7 @@ def test_onnx_runs_in_onnxruntime(sparse_run, tmp_path):
 
 def test_onnx_without_its_packages_is_a_sentence(sparse_run, monkeypatch):
     monkeypatch.setattr("fedcef.export.formats.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'fedcef\[onnx\]'"):
+    with pytest.raises(ConfigError, match=re.escape(install_extra("onnx"))):
         export_model(sparse_run, "onnx")
 
 

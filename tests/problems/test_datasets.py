@@ -1,5 +1,6 @@
 import builtins
 import hashlib
+import re
 import struct
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from fedcef.core.errors import ConfigError, DataError
+from fedcef.core.extras import install_extra
 from fedcef.problems.catalog import Classification
 from fedcef.problems.data import datasets
 from fedcef.problems.data.datasets import (
@@ -261,7 +263,7 @@ def test_without_scikit_learn(name, monkeypatch):
         return real_import(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", without_sklearn)
-    with pytest.raises(DataError, match=rf"{name} .*pip install 'fedcef\[data\]'"):
+    with pytest.raises(DataError, match=rf"{name} .*{re.escape(install_extra('data'))}"):
         load(name)
 
 

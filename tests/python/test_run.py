@@ -1,6 +1,7 @@
 """A run from Python: its history, its views, and its folder."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from torch import nn
 from fedcef import L1, FedAvg, FedCEF, History, Identity, OnParameters, Problem, TopK, Zhang, run
 from fedcef.cli import main as cli
 from fedcef.core.errors import ConfigError, ProblemError, RunError
+from fedcef.core.extras import install_extra
 from fedcef.core.schedules import Cosine
 from fedcef.runs.experiments import load_settings
 
@@ -315,12 +317,11 @@ def test_a_compressor_of_ones_own_need_not_be_a_dataclass():
 
 def test_views_say_what_they_miss(history, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(
-        ConfigError, match=r"For a table pandas is needed; install it with: pip install 'fedcef\[notebook\]'"
-    ):
+    said = f"For a table pandas is needed; install it with: {install_extra('notebook')}"
+    with pytest.raises(ConfigError, match=re.escape(said)):
         history.frame()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigError, match=r"pip install 'fedcef\[plot\]'"):
+    with pytest.raises(ConfigError, match=re.escape(install_extra("plot"))):
         history.plot()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedcef.core.errors import FedcefError, RunError
+from fedcef.core.extras import install_extra
 from fedcef.report import draw_figure, draw_figures, find_frontier, load_runs, write_page, write_report
 from fedcef.report.data.frontier import write_csv
 from fedcef.report.page.render import make_environment
@@ -203,7 +204,7 @@ def test_a_missing_package_says_how_to_get_it_and_the_page_needs_none(make_run, 
     monkeypatch.setitem(sys.modules, "plotly", None)
     records = load_runs([make_run("a")])
     write_page(records, tmp_path / "report.html")
-    with pytest.raises(FedcefError, match=r"matplotlib is needed; install it with: pip install 'fedcef\[plot\]'"):
+    with pytest.raises(FedcefError, match=re.escape(f"matplotlib is needed; install it with: {install_extra('plot')}")):
         draw_figure(records, tmp_path / "figure.png")
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 
 from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import FedcefError
+from fedcef.core.extras import install, install_extra
 
 Status = Literal["ok", "missing", "broken"]
 OLDEST = (3, 11)
@@ -59,7 +60,7 @@ def collected(*looks: tuple[str, Callable[[], Iterator[Finding]]]) -> list[Findi
             findings += list(look())
         except Exception as error:  # whatever is broken must not hide the rest
             sentence = str(error) if isinstance(error, FedcefError) else f"{type(error).__name__}: {error}"
-            findings.append(Finding(group, "looking", "broken", sentence, "pip install --force-reinstall fedcef"))
+            findings.append(Finding(group, "looking", "broken", sentence, install_extra("", "--force-reinstall")))
     return findings
 
 
@@ -71,7 +72,7 @@ def versions() -> Iterator[Finding]:
     for package in ("fedcef", *_requirements().get("", [])):
         version = _version(package)
         yield Finding("Versions", package, "ok" if version else "broken", version or "not installed",
-                      "" if version else f"pip install {package}")  # fmt: skip
+                      "" if version else install(package))  # fmt: skip
 
 
 def device() -> Iterator[Finding]:
@@ -115,7 +116,7 @@ def data_sets() -> Iterator[Finding]:
         if not info.files and not info.by_hand:
             here = _version("scikit-learn") is not None
             yield Finding("Data", name, "ok" if here else "missing", "inside scikit-learn",
-                          "" if here else "pip install 'fedcef[data]'")  # fmt: skip
+                          "" if here else install_extra("data"))  # fmt: skip
             continue
         folder = place / name
         absent = [file.name for file in info.files if not (folder / file.name).is_file()]
@@ -155,9 +156,7 @@ def extras() -> Iterator[Finding]:
         here = [f"{package} {version}" for package in packages if (version := _version(package))]
         absent = [package for package in packages if not _version(package)]
         if absent:
-            yield Finding(
-                "Optional", extra, "missing", f"without {', '.join(absent)}", f"pip install 'fedcef[{extra}]'"
-            )
+            yield Finding("Optional", extra, "missing", f"without {', '.join(absent)}", install_extra(extra))
         else:
             yield Finding("Optional", extra, "ok", ", ".join(here))
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import unquote
 
 HEX_DIGITS = 16
 
@@ -25,10 +28,57 @@ def fingerprint() -> str:
     return state.hexdigest()[:HEX_DIGITS]
 
 
-def installed_from(package: str = "fedcef") -> str:
+@dataclass(frozen=True)
+class Origin:
+    """Where an installation of fedcef came from."""
+
+    place: str
+    """A folder, a file or the address of a repository; "" for a package index."""
+    editable: bool = False
+    """Whether the code runs from where it lies."""
+
+    @classmethod
+    def here(cls) -> Origin:
+        """The origin of the fedcef that is running."""
+        try:
+            told = metadata.distribution("fedcef").read_text("direct_url.json")
+        except metadata.PackageNotFoundError:  # not installed: imported from where it lies
+            return cls(str(Path(__file__).parents[3]), editable=True)
+        if not told:
+            return cls("")
+        direct = json.loads(told)
+        if "vcs_info" in direct:
+            commit = direct["vcs_info"].get("commit_id", "")
+            return cls(f"{direct['vcs_info']['vcs']}+{direct['url']}" + f"@{commit}" * bool(commit))
+        place = unquote(direct["url"].removeprefix("file://")) if direct["url"].startswith("file://") else direct["url"]
+        return cls(place, editable=bool(direct.get("dir_info", {}).get("editable")))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be installed from there again; not if it was a file or a folder that is gone."""
+        return not self.place.startswith("/") or Path(self.place).exists()
+
+    def requirement(self, extra: str = "") -> str:
+        """What to hand to pip so that this fedcef is installed again, with an extra."""
+        name = f"[{extra}]" if extra else ""
+        if not self.place:
+            return f"fedcef{name}"
+        if not self.place.startswith("/"):
+            return f"fedcef{name} @ {self.place}"
+        return ("." if Path(self.place) == Path.cwd() else self.place) + name
+
+
+def installed_from() -> str:
     """The folder, file or repository that the package was installed from; "" if from an index, by its name."""
-    try:
-        told = metadata.distribution(package).read_text("direct_url.json")
-    except metadata.PackageNotFoundError:
-        return str(Path(__file__).parents[1])  # not installed: imported from where it lies
-    return str(json.loads(told)["url"]).removeprefix("file://") if told else ""
+    return Origin.here().place
+
+
+def requirements(extra: str = "") -> list[str]:
+    """What an extra asks for, or with "" what everyone needs, as this installation's metadata says it."""
+    found = []
+    for line in metadata.requires("fedcef") or []:
+        wanted, _, marker = (part.strip() for part in line.partition(";"))
+        named = re.search(r"extra\s*==\s*['\"]([^'\"]+)", marker)
+        if (named[1] if named else "") == extra and not wanted.startswith("fedcef"):
+            found.append(wanted)
+    return found

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import fedcef
 from fedcef.core.chain import NotAChainError, Step
 from fedcef.core.errors import ConfigError
+from fedcef.core.extras import install_extra
 from fedcef.export.chain import read_chain
 
 
@@ -50,7 +51,7 @@ def as_onnx(model: nn.Module, example: Tensor, about: Mapping[str, str]) -> byte
     for package in ("onnx", "onnxscript"):
         if find_spec(package) is None:
             raise ConfigError(
-                f"Writing ONNX needs the package {package}, which is missing; run: pip install 'fedcef[onnx]'"
+                f"Writing ONNX needs the package {package}, which is missing; run: {install_extra('onnx')}"
             )
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from fedcef.core.errors import ConfigError, DataError
+from fedcef.core.extras import install
 from fedcef.problems.client_data import ClientData
 from fedcef.problems.clients.columns import Names, Transform, listed, read_columns
 from fedcef.problems.clients.loaded import CACHE, LoadedData
@@ -140,7 +141,7 @@ def _read_parquet(path: Path, names: list[str]) -> Mapping[str, Any]:
     try:
         from pyarrow import parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
-        raise DataError("reading .parquet needs pyarrow; pip install pyarrow.") from None
+        raise DataError(f"reading .parquet needs pyarrow; run: {install('pyarrow')}") from None
     with parquet.ParquetFile(path) as file:
         there = file.schema_arrow.names
         table = file.read(columns=[name for name in names if name in there])

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedcef.core import rng
 from fedcef.core.errors import ConfigError, DataError
+from fedcef.core.extras import install_extra
 from fedcef.core.parts import suggest
 from fedcef.problems.data.formats import Bytes, parse_cifar, parse_idx, parse_libsvm
 
@@ -175,7 +176,7 @@ def build_digits(_: Contents) -> Dataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise DataError("digits come with scikit-learn, which is missing; run: pip install 'fedcef[data]'") from None
+        raise DataError(f"digits come with scikit-learn, which is missing; run: {install_extra('data')}") from None
     pixels, labels = load_digits(return_X_y=True)
     inputs = torch.from_numpy(pixels).to(torch.float32).div_(16).view(-1, 1, 8, 8)
     targets = torch.from_numpy(labels).to(torch.int64)
@@ -192,7 +193,7 @@ def build_breast_cancer(_: Contents) -> Dataset:
         from sklearn.datasets import load_breast_cancer
     except ImportError:
         raise DataError(
-            "breast_cancer comes with scikit-learn, which is missing; run: pip install 'fedcef[data]'"
+            f"breast_cancer comes with scikit-learn, which is missing; run: {install_extra('data')}"
         ) from None
     features, labels = load_breast_cancer(return_X_y=True)
     inputs, targets = torch.from_numpy(features), torch.from_numpy(labels).to(torch.int64)

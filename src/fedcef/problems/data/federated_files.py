@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import DataError
+from fedcef.core.extras import install
 from fedcef.problems.client_data import Samples
 
 Examples = Samples | list[bytes]
@@ -67,7 +68,7 @@ def open_tff(folder: Path, part: str) -> FederatedFiles:
     try:
         import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
-        raise DataError("reading TFF's .h5 files needs h5py; run: pip install h5py") from None
+        raise DataError(f"reading TFF's .h5 files needs h5py; run: {install('h5py')}") from None
     files = _files(folder, f"*{part}*.h5")
     if len(files) > 1:
         raise DataError(f"{folder} has several files *{part}*.h5; leave one of them there.")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import DataError
+from fedcef.core.extras import install
 
 ENDS = ("<|endoftext|>", "</s>", "<eos>", "<|end_of_text|>", "[SEP]")
 """What tokenizers call the end of a document; the first that one knows is put there."""
@@ -65,7 +66,7 @@ def find_tokens(name: str) -> Tokens:
         from tokenizers import Tokenizer  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise DataError(
-            f"the tokenizer {name} needs the package tokenizers; run: pip install tokenizers, or take 'bytes'."
+            f"the tokenizer {name} needs the package tokenizers, or take 'bytes'; run: {install('tokenizers')}"
         ) from None
     try:
         local = Path(name).is_file()

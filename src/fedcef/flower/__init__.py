@@ -9,6 +9,7 @@
 
     settings.py     run config and node config → the experiment's settings and folders
     records.py      bytes ↔ Flower's records
+    warm.py         a SuperNode whose messages find everything imported
 
 Everything that decides something about training is in `fedcef.deployment`, which knows no network.
 

@@ -145,6 +145,24 @@ def test_a_client_that_is_started_again_comes_back_under_another_node_id(tmp_pat
     assert equal(deployed.server.state.replica, reference(settings).replica)
 
 
+def test_a_client_with_a_key_is_started_again_and_nobody_waits_for_the_deadline(tmp_path):
+    """It comes back under its old node id, and its order was lost with its process."""
+    settings = small_settings("fedcef", rounds=4)
+    deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=500, identity="key"))
+    node, waits = deployed.grid.nodes[1], iter(range(10_000))
+
+    def stopped():
+        wait = next(waits)
+        node.silent = bool(node.seen) and wait < 200  # killed when it had said who it is
+        node.online = wait not in range(100, 200)
+        return False
+
+    deployed.summary = deployed.loop(stopped).run()
+    assert [record["accepted"] for record in deployed.records] == [5] * 4
+    assert deployed.grid.now < 100
+    assert equal(deployed.server.state.replica, reference(settings).replica)
+
+
 def test_a_straggler_s_reply_is_late_and_counted(tmp_path):
     settings = small_settings("fedcef", rounds=6)
     deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=50, min_clients=3, misses=0))

@@ -41,13 +41,18 @@ class Nodes:
         self._client: dict[int, int] = {}
         self._node: dict[int, int] = {}
 
-    def look(self, now: float) -> None:
-        """See who is there, and ask those who are new."""
-        self._present = {node.node_id: node for node in self._grid.get_nodes()}
+    def look(self, now: float) -> list[int]:
+        """See who is there, and ask those who are new; returns the clients whose nodes were away and are there again.
+
+        A node with a key comes back under its old id, and what it was sent before may be lost.
+        """
+        before, self._present = self._present, {node.node_id: node for node in self._grid.get_nodes()}
         for node in sorted(self._present.keys() - self._client.keys()):
             if now >= self._ask_at.get(node, now):
                 self._ask_at[node] = float("inf")
                 self._mail.send(Sent(MessageType.QUERY, node), RecordDict(), ASK_TTL_S)
+        again = self._present.keys() - before.keys()
+        return sorted(client for client, node in self._node.items() if node in again)
 
     def connected(self) -> set[int]:
         """The clients whose nodes are there."""

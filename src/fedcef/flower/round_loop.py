@@ -133,8 +133,11 @@ class RoundLoop:
             self._sleep(min(max((self._clock() - self._quiet_since) / 20, SHORTEST_S), LONGEST_S))
 
     def _look(self) -> None:
+        """See who is there; whoever has come back gets its order again."""
         self._looked_at = self._clock()
-        self._nodes.look(self._looked_at)
+        for client in self._nodes.look(self._looked_at):
+            if (order := self._server.repeat(client)) is not None:
+                self._send(client, order)
 
     def _take(self, back: Returned) -> None:
         if back.sent.kind == MessageType.QUERY:

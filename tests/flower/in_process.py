@@ -22,6 +22,7 @@ class Node:
     slow_s: float = 0.0
     fails: int = 0  # how often it still raises
     seen: list = field(default_factory=list)
+    since: str = ""  # when it was let in
 
 
 class InProcessGrid:
@@ -52,7 +53,11 @@ class InProcessGrid:
     # what Flower offers
 
     def get_nodes(self):
-        return [SimpleNamespace(node_id=n.node_id, public_key=n.public_key) for n in self.nodes if n.online]
+        return [
+            SimpleNamespace(node_id=n.node_id, public_key=n.public_key, last_activated_at=n.since)
+            for n in self.nodes
+            if n.online
+        ]
 
     def push_messages(self, messages):
         return [self._push(message) for message in messages]

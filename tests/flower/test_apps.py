@@ -145,7 +145,8 @@ def test_a_client_that_is_started_again_comes_back_under_another_node_id(tmp_pat
     assert equal(deployed.server.state.replica, reference(settings).replica)
 
 
-def test_a_client_with_a_key_is_started_again_and_nobody_waits_for_the_deadline(tmp_path):
+@pytest.mark.parametrize("away", [range(100, 200), range(0)], ids=["for long", "between two looks"])
+def test_a_client_with_a_key_is_started_again_and_nobody_waits_for_the_deadline(tmp_path, away):
     """It comes back under its old node id, and its order was lost with its process."""
     settings = small_settings("fedcef", rounds=4)
     deployed = Deployed(settings, tmp_path, deployment=DeploymentSettings(deadline_s=500, identity="key"))
@@ -154,7 +155,7 @@ def test_a_client_with_a_key_is_started_again_and_nobody_waits_for_the_deadline(
     def stopped():
         wait = next(waits)
         node.silent = bool(node.seen) and wait < 200  # killed when it had said who it is
-        node.online = wait not in range(100, 200)
+        node.online, node.since = wait not in away, "later" if wait >= 200 else "at first"
         return False
 
     deployed.summary = deployed.loop(stopped).run()

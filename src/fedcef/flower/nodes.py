@@ -29,6 +29,11 @@ REFUSED_AGAIN_S = 60.0
 """How long one is that was refused; with a key it comes back under the same id when it is started again."""
 
 
+def _activated(info: NodeInfo | None) -> str | None:
+    """When a node was let in, by which a short absence can be seen too; None if it is not there."""
+    return None if info is None else str(getattr(info, "last_activated_at", ""))
+
+
 class Nodes:
     """The nodes that are there, and the clients that they are."""
 
@@ -51,7 +56,7 @@ class Nodes:
             if now >= self._ask_at.get(node, now):
                 self._ask_at[node] = float("inf")
                 self._mail.send(Sent(MessageType.QUERY, node), RecordDict(), ASK_TTL_S)
-        again = self._present.keys() - before.keys()
+        again = {node for node, info in self._present.items() if _activated(before.get(node)) != _activated(info)}
         return sorted(client for client, node in self._node.items() if node in again)
 
     def connected(self) -> set[int]:

@@ -11,7 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from torch.utils.data import TensorDataset
 
 from fedcef import FedAvg, Problem, clients, run
-from fedcef.core.errors import DataNote, ProblemError
+from fedcef.core.errors import DataNote, FedcefError, ProblemError
 from fedcef.problems.counting import count_holdings
 
 
@@ -286,3 +286,63 @@ def test_what_is_no_list():
 def test_parameters_that_have_no_shape_yet():
     with refused("The model has parameters without a shape yet (weight); call it once on a batch before."):
         Problem.build(nn.LazyLinear(3), cross_entropy, [table()])
+
+
+def test_classes_with_a_decimal_point_become_whole_numbers(expected):
+    forms = [(x, y.float()) for x, y in (table(), table(4, 1))]
+    with noted("The targets are float32, and are used as int64."):
+        problem = build(forms, test=(table(5, 2)[0], table(5, 2)[1].float()))
+    same(problem, expected)
+
+
+def test_a_class_between_two_others_is_refused():
+    x, y = table()
+    with refused("cannot take a batch of client 0"):
+        build([(x, y + 0.5)])
+
+
+def test_counts_are_numbers_and_have_no_accuracy():
+    x, y = table()
+    loss = lambda outputs, targets: mse_loss(outputs.squeeze(1), targets)  # noqa: E731
+    with noted("The targets are int64, and are used as float32."):
+        problem = build([(x, y)], loss, 1, test=(x, y))
+    assert not problem.classifies
+    assert "accuracy" not in run(problem, FedAvg(local_lr=0.1), rounds=1).measures
+
+
+def test_two_classes_by_one_output_stay_classes():
+    x, y = table()
+    loss = lambda outputs, targets: mse_loss(outputs.squeeze(1), targets)  # noqa: E731
+    assert build([(x, y % 2)], loss, 1).classifies
+
+
+def test_samples_of_three_parts_are_refused():
+    x, y = table()
+    with refused("A sample of client 0 has 3 parts; give pairs of an input and a target, ((a, b), target)"):
+        build([[(x[i], y[i], i) for i in range(len(x))]])
+
+
+class Mixed(nn.Module):
+    """A frozen bfloat16 layer below a trained float32 one."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(4, 4).to(torch.bfloat16).requires_grad_(False)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.base(x.to(torch.bfloat16)).float())
+
+
+@pytest.mark.parametrize(
+    ("precision", "says"),
+    [
+        ("float64", "frozen parameters of another type (bfloat16) than what is trained"),
+        ("bfloat16_weights", "changes the type of frozen parameters, which are bfloat16 here on purpose"),
+    ],
+)
+def test_a_frozen_base_of_another_type_is_computed_as_it_is(precision, says):
+    problem = Problem.build(Mixed(), cross_entropy, [table()])
+    run(problem, FedAvg(local_lr=0.1), rounds=1)
+    with pytest.raises(FedcefError, match=re.escape(says)):
+        run(problem, FedAvg(local_lr=0.1), rounds=1, precision=precision)

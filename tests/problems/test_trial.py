@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
 
 from fedcef.core.errors import ProblemError
 from fedcef.problems.problem import Problem
@@ -177,3 +178,15 @@ def test_trying_out_leaves_random_numbers_alone():
     torch.manual_seed(0)
     build(model, test=table())
     assert torch.equal(torch.rand(3), expected)
+
+
+class Recomputed(nn.Linear):
+    """A layer whose activations are computed again on the way back, in the way that needs inputs with gradients."""
+
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=True)
+
+
+def test_checkpoints_that_find_no_gradients():
+    with refused("call torch.utils.checkpoint with use_reentrant=False"):
+        Problem.build(Recomputed(4, 3), cross_entropy, [table()])

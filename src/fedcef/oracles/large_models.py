@@ -31,6 +31,11 @@ def check_large(problem: Problem, training: Training) -> None:
             "precision = 'bfloat16_weights' is for models without running statistics, which need more digits; take "
             "precision = 'bfloat16'."
         )
+    if training.precision == "bfloat16_weights" and problem.other_types:
+        raise ConfigError(
+            "precision = 'bfloat16_weights' changes the type of frozen parameters, which are "
+            f"{', '.join(problem.other_types)} here on purpose; leave precision at its default."
+        )
     if training.micro_batch and (statistics.local or statistics.averaged.names):
         raise ConfigError(
             "With micro_batch batch normalisation would see a part of the batch at a time, so that gradients are "

@@ -1,8 +1,9 @@
 """Samples in the types that a model and its loss take; what is changed is said once.
 
-Floating-point numbers become the model's.  Whole numbers stay as they are where model and loss take them, and otherwise
-become int64 or floating-point numbers.  Class numbers that are not 0, 1, 2, … are numbered anew where the loss cannot
-take them and there are as many as the model has outputs.
+Floating-point numbers become the model's, and those that the loss takes for classes alone become int64.  Whole numbers
+stay as they are where model and loss take them, and otherwise become int64 or floating-point numbers, as do those of
+which a model predicts one for each and which are more than two classes: counts, say.  Class numbers that are not
+0, 1, 2, … are numbered anew where the loss cannot take them and there are as many as the model has outputs.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 class Cast:
     """Changes samples into the types that were found for the first ones."""
 
-    def __init__(self, inputs: torch.dtype, targets: torch.dtype, labels: Labels | None = None) -> None:
-        """`labels` are class numbers that are numbered anew, if any are."""
-        self._inputs, self._targets, self.labels = inputs, targets, labels
+    def __init__(
+        self, inputs: torch.dtype, targets: torch.dtype, labels: Labels | None = None, rounds: bool = False
+    ) -> None:
+        """`labels` are class numbers that are numbered anew, if any are; with `rounds` 1.0 may become 1."""
+        self._inputs, self._targets, self.labels, self._rounds = inputs, targets, labels, rounds
         self.notes: list[str] = []
         """What was changed so far, a sentence for each kind of change."""
 
@@ -45,7 +48,10 @@ class Cast:
         )
 
     def _cast(self, values: Tensor, dtype: torch.dtype, what: str) -> Tensor:
-        if values.dtype == dtype or (values.is_floating_point() and not dtype.is_floating_point) or values.is_complex():
+        if values.dtype == dtype or values.is_complex():
+            return values
+        whole = dtype.is_floating_point or not values.is_floating_point()
+        if not whole and not (self._rounds and torch.equal(values, values.round())):
             return values
         self.say(_used_as(what, values.dtype, dtype))
         return values.to(dtype)
@@ -94,18 +100,38 @@ def _cast_for(problem: Problem, first: Samples, labels: Labels | None, distinct:
     """The types for a problem with such samples; `distinct` are its targets, where all of them are at hand."""
     trial = _Trial(problem)
     inputs = _first_that(first.inputs, problem.z0.dtype, lambda values: trial.outputs(values) is not None)
-    if first.targets.is_floating_point():
-        return Cast(inputs, problem.z0.dtype)
     outputs = trial.outputs(first.inputs.to(inputs))
+    if first.targets.is_floating_point():
+        if _are_classes(trial, outputs, first.targets):
+            return Cast(inputs, torch.int64, rounds=True)
+        return Cast(inputs, problem.z0.dtype)
     if outputs is None:
         return Cast(inputs, first.targets.dtype)
     if labels is not None:
         labels.check_outputs(outputs)
     zeros = torch.zeros_like(first.targets)  # a class that every loss knows
     targets = _first_that(zeros, problem.z0.dtype, lambda values: trial.takes(outputs, values))
+    if labels is None and _are_numbers(trial, outputs, zeros, distinct):
+        return Cast(inputs, problem.z0.dtype)
     if first.targets.dtype == torch.bool and targets != torch.bool:
         return Cast(inputs, targets, Labels((False, True)))
     return Cast(inputs, targets, _numbered_anew(trial, outputs, zeros.to(targets), distinct))
+
+
+def _are_classes(trial: _Trial, outputs: Tensor | None, targets: Tensor) -> bool:
+    """Whether numbers with a decimal point are classes all the same, as tables with gaps make them: 0.0, 1.0, …"""
+    if outputs is None or not torch.equal(targets, targets.round()):
+        return False
+    zeros = torch.zeros_like(targets, dtype=outputs.dtype)
+    return not trial.takes(outputs, zeros) and trial.takes(outputs, zeros.long())
+
+
+def _are_numbers(trial: _Trial, outputs: Tensor, zeros: Tensor, find: Callable[[], Tensor | None]) -> bool:
+    """Whether whole numbers are no classes: there is one output for each, and its sign could tell no more than two."""
+    if zeros.dtype == torch.bool or outputs.numel() != zeros.numel() or not trial.takes(outputs, zeros.to(outputs)):
+        return False
+    distinct = find()
+    return distinct is not None and int((distinct.long() >= 0).sum()) > 2
 
 
 def _first_that(values: Tensor, floating: torch.dtype, works: Callable[[Tensor], bool]) -> torch.dtype:

@@ -197,6 +197,12 @@ class Problem:
         return self.statistics.flat(dict(self.model.named_buffers()), self.z0)
 
     @property
+    def other_types(self) -> tuple[str, ...]:
+        """The floating-point types of frozen parameters that are not the type of what is trained."""
+        kinds = {p.dtype for p in self.model.parameters() if p.is_floating_point()} - {self.z0.dtype}
+        return tuple(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+
+    @property
     def base_digest(self) -> bytes:
         """Tells apart models with other frozen parameters or buffers; empty if there are none."""
         return digest(self.statistics.constants(self.model))
@@ -233,6 +239,11 @@ class Problem:
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
         """The same problem on another device, or computed in another floating type."""
+        if dtype is not None and dtype != self.z0.dtype and (others := self.other_types):
+            raise ProblemError(
+                f"The model has frozen parameters of another type ({', '.join(others)}) than what is trained, so that "
+                "it cannot be computed in another precision; leave precision at its default, or change their type."
+            )
         loss = self.loss  # class weights move with the problem
         if isinstance(loss, nn.Module) and [*loss.parameters(), *loss.buffers()]:
             loss = deepcopy(loss).to(device, dtype)

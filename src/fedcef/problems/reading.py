@@ -91,6 +91,11 @@ def _of_samples(rows: list[Any], whose: str, collate: Collate | None) -> Raw:
                 f"A sample of {whose} is a dictionary ({', '.join(map(str, rows[0]))}); give pairs of an input and a "
                 "target, or a collate function that makes them."
             )
+        if isinstance(rows[0], tuple | list) and len(rows[0]) > 2:
+            raise ProblemError(
+                f"A sample of {whose} has {len(rows[0])} parts; give pairs of an input and a target, ((a, b), target) "
+                "for several inputs, or a collate function that makes them."
+            )
         inputs, targets = [row[0] for row in rows], [row[1] for row in rows]
         words = isinstance(targets[0], str | bytes) or not hasattr(targets[0], "__len__")
         column = to_column(targets, f"The targets of {whose}") if words else stacked(targets)
@@ -112,7 +117,7 @@ def _of_pair(data: Any, whose: str) -> Raw:
     if not _are_several(inputs):
         return Raw(to_tensor(inputs, what), column, whose)
     named = isinstance(inputs, Mapping)
-    parts = {name: to_tensor(part, what) for name, part in (inputs.items() if named else enumerate(inputs))}
+    parts = {name: to_tensor(part, what) for name, part in (sorted(inputs.items()) if named else enumerate(inputs))}
     lengths = [len(part) for part in parts.values()]
     if len(set(lengths)) != 1:
         raise ProblemError(f"{what} are of {', '.join(map(str, lengths))} samples; all parts must have as many.")

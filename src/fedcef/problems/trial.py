@@ -124,6 +124,11 @@ def _evaluate(problem: Problem, batch: Samples, whose: str) -> tuple[Tensor, Ten
             outputs = problem.outputs(problem.model, problem.z0, batch.inputs)
             return outputs, problem.loss(outputs, batch.targets)
     except Exception as error:
+        if "None of the inputs have requires_grad" in str(error):
+            raise ProblemError(
+                "The model computes activations again in a way that finds no gradients here; call "
+                "torch.utils.checkpoint with use_reentrant=False."
+            ) from error
         raise ProblemError(
             f"The model or the loss cannot take a batch of {whose} (inputs {tuple(batch.inputs.shape)} "
             f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"

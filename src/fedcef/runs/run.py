@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from fedcef.core.errors import DivergedError, RunError
+from fedcef.core.parts import is_path
 from fedcef.problems.problem import Problem
 from fedcef.runs.along import by_part, is_first, run_along, share, without_clients
 from fedcef.runs.extending import counts_rounds, extend, is_longer
@@ -76,7 +77,7 @@ def _go_on(settings: Settings, folder: RunFolder, loop: Loop, said: list[str]) -
 
 def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, earlier: list[Record]) -> Record:
     simulation = loop.simulation
-    facts = {"clients": client_facts(simulation.problem), **_data_facts(settings, folder)}
+    facts = {"clients": client_facts(simulation.problem), **_data_facts(settings, folder, simulation.problem)}
     if not folder.facts.exists():
         folder.save_facts(facts)
     share(earlier)
@@ -94,10 +95,12 @@ def _to_the_end(settings: Settings, loop: Loop, folder: RunFolder, earlier: list
     return summary
 
 
-def _data_facts(settings: Settings, folder: RunFolder) -> Record:
-    """What the data were found to be; others than those that a run began with are refused."""
+def _data_facts(settings: Settings, folder: RunFolder, problem: Problem) -> Record:
+    """What data and frozen parameters were found to be; others than those that a run began with are refused."""
     found = settings.found_data()
-    begun = RunReader(folder.path).facts.get("data", found)
+    if is_path(settings.data["name"]) and (frozen := problem.base_digest):
+        found = {**found, "frozen": frozen.hex()}
+    begun = {**found, **RunReader(folder.path).facts.get("data", {})}
     if begun != found:
         raise RunError(
             f"The data of the run in {folder.path} have changed since it began: {changes(begun, found)}; restore "

@@ -97,6 +97,10 @@ class Algorithm(ABC):
     """Whether the server may step while others still work on an earlier replica: clients send a change of the model
     that they were handed and keep nothing that the server has a copy or a sum of, and the mean is all it needs."""
 
+    takes_rules: ClassVar[bool] = False
+    """Whether a rule that bounds what a few clients can do may take the place of their mean (aggregating.py): the
+    server uses the mean as an estimate, and nothing else rests on its being one."""
+
     keeps_updates: ClassVar[bool] = False
     """Whether a client's state has a place for that of its local update, where that is kept from round to round."""
 

@@ -34,6 +34,7 @@ at points that everyone has.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedcef.algorithms.algorithm import Message, Oracle, Received, State, Vector
 from fedcef.algorithms.ef21 import EF21
@@ -51,6 +52,8 @@ class DASHAPP(EF21):
     """a: how much of h_i - g_i a message makes up for; 0: the authors' 1/(2ω+1), or 1 where C is biased."""
     gradient_momentum: UnitInterval = 0.0
     """b: how much of its gap to the gradient h_i makes up for; 0: the authors' 1/(2-p) for exact gradients."""
+
+    takes_rules: ClassVar[bool] = False  # its controls are unbiased only in the mean
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "z_prev": z0, "share": z0.new_ones(1)}

@@ -32,6 +32,7 @@ class DataParallel(Algorithm):
 
     steps_locally: ClassVar[bool] = True  # there is a place for the update, though the server takes the step
     keeps_updates: ClassVar[bool] = True
+    takes_rules: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     @property

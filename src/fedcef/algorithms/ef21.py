@@ -30,6 +30,7 @@ class EF21(SmoothMethod):
     """Error feedback on compressed differences of gradients."""
 
     compresses: ClassVar[bool] = True
+    takes_rules: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("delta",)
 
     def replica_init(self, z0: Vector) -> State:

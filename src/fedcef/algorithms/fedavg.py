@@ -27,6 +27,7 @@ class FedAvg(SmoothMethod):
     steps_by_mean: ClassVar[bool] = True
     asynchronous: ClassVar[bool] = True
     keeps_updates: ClassVar[bool] = True
+    takes_rules: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def replica_init(self, z0: Vector) -> State:

@@ -42,6 +42,7 @@ class FedBuff(FedAvg):
 
     keeps_updates: ClassVar[bool] = False
     asynchronous: ClassVar[bool] = False  # its staleness is of rounds
+    takes_rules: ClassVar[bool] = False  # changes of different age are of different length
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "n": z0.new_zeros(1)}

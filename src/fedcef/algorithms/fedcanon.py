@@ -27,6 +27,7 @@ class FedCanon(Algorithm):
 
     partial_participation: ClassVar[bool] = False
     steps_locally: ClassVar[bool] = True
+    takes_rules: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ()
 
     def replica_init(self, z0: Vector) -> State:

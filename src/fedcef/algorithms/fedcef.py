@@ -129,6 +129,11 @@ class FedCEF(Algorithm):
         return () if self.tells_changes else ("delta",)
 
     @property
+    def takes_rules(self) -> bool:  # type: ignore[override]
+        """Unless what the server knows of a client is partly what it knows of all."""
+        return not self.is_shared
+
+    @property
     def takes_lengths(self) -> bool:
         return self.control == "gradient"
 

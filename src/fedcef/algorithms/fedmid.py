@@ -34,6 +34,7 @@ class FedMiD(Algorithm):
 
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
+    takes_rules: ClassVar[bool] = True
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}

@@ -38,6 +38,7 @@ class SCAFFOLD(SmoothMethod):
 
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
+    takes_rules: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("moved",)
 
     def replica_init(self, z0: Vector) -> State:

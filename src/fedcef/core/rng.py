@@ -51,6 +51,7 @@ class Purpose(IntEnum):
     NETWORK = 13
     AVAILABILITY = 14
     AGAIN = 15
+    ATTACK = 16
 
 
 class Key(NamedTuple):

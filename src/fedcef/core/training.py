@@ -23,7 +23,9 @@ from pydantic import (
     model_validator,
 )
 
+from fedcef.core.aggregation import AGGREGATIONS, Aggregation, Mean
 from fedcef.core.amounts import as_bytes
+from fedcef.core.attack import Attack
 from fedcef.core.errors import ConfigError
 from fedcef.core.network import Network
 from fedcef.core.parts import Section, described, explain, make, unknown_key, validate
@@ -93,13 +95,25 @@ def _as_schedule(value: Any, info: ValidationInfo) -> Schedule:
     return make(section, SCHEDULES, {"name": "constant", **value})
 
 
-def _as_section(schedule: Schedule) -> Section:
-    section = described(schedule, SCHEDULES)
-    kind = type(schedule)
-    return section if kind in SCHEDULES.values() else {**section, "name": f"{kind.__module__}:{kind.__qualname__}"}
+def _as_rule(value: Any) -> Aggregation:
+    """A rule from an object, a name or a section of settings."""
+    if isinstance(value, Aggregation):
+        if is_dataclass(value):
+            validate(value)
+        return value
+    if not isinstance(value, str | dict):
+        raise ValueError("a rule, its name or a section with its name and options")
+    return make("aggregation", AGGREGATIONS, {"name": value} if isinstance(value, str) else {"name": "mean", **value})
+
+
+def _as_section(part: Schedule | Aggregation) -> Section:
+    registry: dict[str, type[Any]] = {**SCHEDULES, **AGGREGATIONS}
+    section, kind = described(part, registry), type(part)
+    return section if kind in registry.values() else {**section, "name": f"{kind.__module__}:{kind.__qualname__}"}
 
 
 ScheduleOption = Annotated[SkipValidation[Schedule], BeforeValidator(_as_schedule), PlainSerializer(_as_section)]
+RuleOption = Annotated[SkipValidation[Aggregation], BeforeValidator(_as_rule), PlainSerializer(_as_section)]
 
 
 class Options(BaseModel):
@@ -215,6 +229,8 @@ class Training(Options):
     """Largest norm of a client's minibatch gradient; 0 = off."""
     weighting: Weighting = "uniform"
     """The weight of a client in the mean: equal, as in the paper, or its number of samples."""
+    aggregation: RuleOption = Mean()
+    """What the server makes of the clients' vectors: their mean, or a rule that bounds what a few can do to it."""
     local_schedule: ScheduleOption = Constant()
     """A factor on local_lr that changes from round to round."""
     server_schedule: ScheduleOption = Constant()
@@ -253,6 +269,8 @@ class Training(Options):
     or ray:4 for four of them).  auto is distributed under torchrun, local otherwise.  Results do not depend on it."""
     network: Annotated[Network | None, BeforeValidator(_a_name_is_a_preset)] = None
     """What the clients' links and machines are like, for a clock in the records; None = no clock."""
+    attack: Annotated[Attack | None, BeforeValidator(_a_name_is_a_section)] = None
+    """Clients that lie, in a simulation; None = nobody."""
 
     def is_evaluated(self, round_: int) -> bool:
         """Whether the model is evaluated after so many rounds."""

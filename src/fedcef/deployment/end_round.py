@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedcef.algorithms.aggregating import own_state
 from fedcef.algorithms.algorithm import Message, State
-from fedcef.algorithms.received import Received
 from fedcef.core.errors import DivergedError
 from fedcef.core.threads import single_thread
 from fedcef.deployment.messages import Result
@@ -85,8 +85,9 @@ def end_round(
     samples = torch.tensor([one.result.samples for one in accepted]).to(protocol.z0.dtype)
     weights = samples if protocol.settings.weighting == "samples" else None
     with torch.no_grad(), single_thread(when=protocol.is_small):
-        received = Received.of(parts, round_.server, share=round_.share, weights=weights)
-        down, server = round_.scheduled(protocol.algorithm).server_step(server, replica, received)
+        received, kept = protocol.aggregator.received(parts, round_, server, weights)
+        down, server = round_.scheduled(protocol.algorithm).server_step(own_state(server), replica, received)
+        server = {**server, **kept}
         try:
             frame = encode(down, FrameKind.DOWN, number, contexts)
         except WireError as error:

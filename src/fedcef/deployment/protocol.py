@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from fedcef.algorithms.aggregating import Aggregator, check_rule
 from fedcef.algorithms.algorithm import State
 from fedcef.algorithms.statistics import carrying
 from fedcef.core.errors import ConfigError
@@ -25,12 +26,16 @@ class Protocol:
             raise ConfigError("A budget is spent by the simulator only; leave budget out in a deployment.")
         if settings.compressor["name"] == "auto":
             raise ConfigError("compressor auto chooses in the simulator only; name what it chose there.")
+        if settings.attack is not None:
+            raise ConfigError("Attacks are simulated only; leave [attack] out in a deployment.")
         self.settings, self.num_clients = settings, settings.num_clients
         self.z0, self.state_dict, self.base = problem.z0.cpu(), problem.state_dict, problem.base_digest
         self.rounds = Rounds(settings, settings.num_clients)
         method = settings.build_algorithm(problem).for_share(self.rounds.share)
         statistics = problem.running_statistics.cpu()
         self.algorithm, self.longest = carrying(method, statistics), max(self.dim, len(statistics))
+        check_rule(self.algorithm, self.rounds, settings.weighting == "samples")
+        self.aggregator = Aggregator.of(self.algorithm, self.rounds, self.z0)
         self.clients_have_state = bool(self.algorithm.client_init(self.z0))
 
     @property

@@ -73,7 +73,7 @@ class ServerState:
 
         self.round = 0
         self.replica: State = protocol.start()
-        self.server: State = protocol.algorithm.server_init(protocol.z0)
+        self.server: State = {**protocol.algorithm.server_init(protocol.z0), **protocol.aggregator.start}
         averaging = protocol.settings.averaging
         self.average: State = started(protocol.z0, self.replica.get(STATISTICS)) if averaging else {}
         self.ledger = Ledger.empty(n, protocol.z0.device)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Auto, Compressor, Identity
+from fedcef.core.aggregation import Mean
 from fedcef.core.amounts import as_bytes
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import Section, check, completed, described, find, is_path, make
@@ -201,6 +202,7 @@ class Settings(Training):
         off = {"reference"} | ({"compare"} if not self.compare else set())
         off |= {"budget", "budget_tilt"} if not self.budget else set()  # a run without one is what it always was
         off |= {"averaging"} if not self.averaging else set()
+        off |= {"aggregation"} if self.aggregation == Mean() else set()
         off |= {"batches"} if self.batches == "drawn" else set()
         off |= {"micro_batch"} if not self.micro_batch else set()
         off |= {"compile"} if not self.compile else set()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from fedcef.algorithms.aggregating import check_rule
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.core.errors import ConfigError
 from fedcef.core.round import Rounds
@@ -39,6 +40,7 @@ def check_cohorts(algorithm: Algorithm, rounds: Rounds, problem: Problem, weight
         )
     if weighted and algorithm.counts_alike:
         raise ConfigError(f"With these options {name} counts all clients alike; take weighting = 'uniform'.")
+    check_rule(algorithm, rounds, weighted)
     keeps_sums = algorithm.adds_up != () and algorithm.client_init(problem.z0)
     if weighted and size < everyone and keeps_sums:
         raise ConfigError(

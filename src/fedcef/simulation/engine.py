@@ -8,11 +8,13 @@ from functools import partial
 
 from torch import Tensor
 
+from fedcef.algorithms.aggregating import Aggregator, own_state
 from fedcef.algorithms.algorithm import Algorithm, Message, State
 from fedcef.algorithms.received import Received
 from fedcef.algorithms.statistics import STATISTICS
 from fedcef.core.round import Round, Rounds
 from fedcef.oracles.oracle import GradientOracle
+from fedcef.simulation.attacks import Attacker
 from fedcef.simulation.averaging import running_mean
 from fedcef.simulation.ledger import Sizes
 from fedcef.simulation.state import RunState
@@ -37,6 +39,10 @@ class Engine:
     """How these clients count in the mean, (S,) -> (S,); None = alike."""
     workers: Workers = Whole()
     """How the clients' work is done: all at once, or some at a time, here or elsewhere."""
+    aggregator: Aggregator = Aggregator()
+    """What makes the mean, or what stands for it."""
+    attacker: Attacker | None = None
+    """Clients that lie, if there are any."""
 
     def play(self, state: RunState, number: int | Tensor) -> tuple[RunState, Message]:
         """Do the round of this number: tensor operations only, nothing is read back if the number is on the device."""
@@ -60,13 +66,12 @@ class Engine:
         Returns the state after the round, its down-message, and the bytes of our own format.
         """
         algorithm = round_.scheduled(self.algorithm)
-        received = received or Received.of(
-            up,
-            round_.server,
-            share=round_.share,
-            weights=None if self.weights is None else self.weights(round_.clients),
-        )
-        down, server = algorithm.server_step(state.server, state.replica, received)
+        kept: State = {}
+        if received is None:
+            arrived = up if self.attacker is None else self.attacker.sent(up, round_, state.server)
+            weights = None if self.weights is None else self.weights(round_.clients)
+            received, kept = self.aggregator.received(arrived, round_, state.server, weights)
+        down, server = algorithm.server_step(own_state(state.server), state.replica, received)
         replica = algorithm.advance(state.replica, down)
         told = self.told(round_)
         settle = None if told is None else partial(algorithm.settled, replica=replica)
@@ -74,7 +79,7 @@ class Engine:
         sizes = state.ledger.sizes(up, down, replica, listeners, algorithm.contexts(state.replica))
         after = RunState(
             replica=replica,
-            server=server,
+            server={**server, **kept},
             clients=clients,
             ledger=state.ledger.add(*sizes, listeners, told),
             average=running_mean(
@@ -106,4 +111,5 @@ class Engine:
     @property
     def wants_means(self) -> bool:
         """Whether, of dense messages, their plain mean is all that the round's end needs."""
-        return self.weights is None and not self.algorithm.counts_alike
+        plain = self.weights is None and self.aggregator.is_mean and self.attacker is None
+        return plain and not self.algorithm.counts_alike

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedcef.algorithms.aggregating import Aggregator
 from fedcef.algorithms.algorithm import Algorithm, Message, State
 from fedcef.algorithms.statistics import carrying
 from fedcef.compressors import Auto
@@ -23,6 +24,7 @@ from fedcef.core.training import Training
 from fedcef.oracles.oracle import GradientOracle, make_oracle
 from fedcef.problems.problem import Problem
 from fedcef.simulation.aiming import hear, is_reached
+from fedcef.simulation.attacks import attacker_for, poisoned
 from fedcef.simulation.averaging import trained_model, trained_statistics
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
@@ -91,16 +93,17 @@ class Simulation:
         if self._auto:
             algorithm = with_choice(algorithm, first_choice(rounds.share))
         algorithm = carrying(algorithm, problem.running_statistics)
-        gradients = gradients if gradients is not None else make_oracle(problem, training)
+        gradients = gradients if gradients is not None else make_oracle(poisoned(problem, training), training)
         self.problem, self.algorithm, self.training = problem, algorithm, training
         workers = workers_for(training, workers, chooses=self._auto is not None)
-        self.engine = Engine(algorithm, rounds, gradients, weigh(problem, training, weights), workers)
+        attacker, weigher = attacker_for(rounds), weigh(problem, training, weights)
+        rule = Aggregator.of(algorithm, rounds, problem.z0, remembers=attacker is not None and attacker.looks)
+        self.engine = Engine(algorithm, rounds, gradients, weigher, workers, rule, attacker)
         workers.check(self.engine)
         whole = rounds.share == 1 and not training.cohort_chunk  # a table is made anew with every cohort or chunk
         store = client_states if client_states is not None else Store(training.store, whole, folder)
-        state = RunState.start(
-            algorithm, problem.z0, problem.num_clients, workers.states(store), averaging=training.averaging > 0
-        )
+        averages, states = training.averaging > 0, workers.states(store)
+        state = RunState.start(algorithm, problem.z0, rounds.num_clients, states, averaging=averages, kept=rule.start)
         levels = ladder(algorithm, problem.dim) if training.budget and not self._auto else ()
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)

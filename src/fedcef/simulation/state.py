@@ -47,12 +47,13 @@ class RunState:
         client_states: States = Table,
         *,
         averaging: bool = False,
+        kept: State | None = None,
     ) -> RunState:
-        """The state before the first round."""
+        """The state before the first round; `kept` is what the server remembers beside the method's own."""
         replica = algorithm.replica_init(z0)
         return cls(
             replica=replica,
-            server=algorithm.server_init(z0),
+            server={**algorithm.server_init(z0), **(kept or {})},
             clients=client_states.start(algorithm.client_init(z0), num_clients),
             ledger=Ledger.empty(num_clients, z0.device),
             average=started(z0, replica.get(STATISTICS)) if averaging else {},

@@ -1,10 +1,9 @@
-"""What operators meet: second servers, older copies, changed settings, more rounds, lost SuperLinks, wrong numbers."""
+"""What operators meet: second servers, older copies, full disks, lost SuperLinks, wrong numbers."""
 
+import errno
 import json
 import logging
-import os
 import shutil
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,91 +17,19 @@ from flwr.supercore.run import RunNotRunningException
 from flwr.superlink.grid.http_grid import HttpGrid
 from safetensors.torch import load_file
 
-from deployment.faulty_disk import FaultyDisk, Killed
 from deployment.setting import equal, small_settings
+from fedcef.core.disk import PrivateDisk
 from fedcef.core.errors import ConfigError, RunError
-from fedcef.deployment import Coordinator, DeploymentSettings
-from fedcef.deployment.changed_settings import accept_changes
+from fedcef.deployment import DeploymentSettings
 from fedcef.deployment.going_back import go_back
-from fedcef.deployment.health import health_of
 from fedcef.deployment.keys import key_name
 from fedcef.flower import server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.run_server import LOST_S, _losing_the_superlink
-from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 
 from .in_process import InProcessGrid
 from .setting import Deployed, reference
-
-
-def test_a_run_goes_on_with_its_own_settings_only(tmp_path, served):
-    _, call = served
-    call(out=str(tmp_path / "run"))
-    said = r"was begun with other settings: local_lr was 0.01 and is 0.5; compressor.ratio was 0.1 and is 0.2\."
-    with pytest.raises(ConfigError, match=said):
-        call(resume=str(tmp_path / "run"), set="local_lr=0.5 compressor.ratio=0.2")
-    assert call(resume=str(tmp_path / "run"), set="deployment.deadline_s=7")["status"] == "finished"
-
-
-@pytest.mark.parametrize("finished", [True, False], ids=["finished", "stopped"])
-def test_a_run_gets_more_rounds_as_if_it_had_had_them_from_the_start(tmp_path, served, finished):
-    settings, call = served
-    call(out=str(tmp_path / "run"), set="rounds=4")
-    if not finished:
-        (tmp_path / "run" / "summary.json").unlink()
-    summary = call(resume=str(tmp_path / "run"))
-    assert (summary["rounds"], summary["status"]) == (6, "finished")
-    records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
-    assert [record["round"] for record in records] == list(range(7))
-    assert all(record["accepted"] == 5 for record in records[1:])
-    assert not (tmp_path / "run" / "refused.jsonl").exists()
-    model = load_file(tmp_path / "run" / "model.safetensors")
-    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
-    with pytest.raises(ConfigError, match="has 6 rounds; it can get more, but not 5"):
-        call(resume=str(tmp_path / "run"), set="rounds=5")
-
-
-def test_a_kill_while_a_run_gets_more_rounds_is_no_harm(tmp_path, served):
-    """It goes on with as many rounds as before, or as many as wanted."""
-    settings, call = served
-    call(out=str(tmp_path / "run"), set="rounds=1")
-    fewer, problem, killed = load_settings(str(tmp_path / "run" / "config.toml")), settings.build_problem(()), []
-    for step in range(100):
-        path, disk = tmp_path / str(step), FaultyDisk()
-        shutil.copytree(tmp_path / "run", path)
-        disk.arm("kill", step)
-        try:
-            accept_changes(path, fewer, settings, problem, disk)
-            break
-        except Killed:
-            now = load_settings(str(path / "config.toml"))
-            killed.append(now.rounds)
-            said = accept_changes(path, now, settings if step % 2 else now, problem)
-            assert said == (
-                "The run is longer now: it had 1 rounds, and has 6." if step % 2 and now.rounds == 1 else ""
-            )
-            assert Coordinator.recover(path, problem).round == 1
-    assert set(killed) == {1, 6}
-
-
-def test_the_deadline_in_force_tells_when_a_run_is_silent(tmp_path, served):
-    _, call = served
-    call(out=str(tmp_path / "run"))
-    call(resume=str(tmp_path / "run"), set="deployment.deadline_s=500")
-    (tmp_path / "run" / "summary.json").unlink()
-    with RunFolder(tmp_path / "run").locked():
-        for age, state in {400.0: "running", 600.0: "silent"}.items():
-            for name in ("rounds.jsonl", "lock"):
-                os.utime(tmp_path / "run" / name, (time.time() - age,) * 2)
-            assert health_of(tmp_path / "run").state == state
-
-
-def test_what_cannot_get_more_rounds_is_told(tmp_path, served):
-    _, call = served
-    call(out=str(tmp_path / "run"), set="rounds=2 local_schedule.name=cosine")
-    with pytest.raises(ConfigError, match=r"cannot get more rounds than 2: local_schedule"):
-        call(resume=str(tmp_path / "run"), set="rounds=3 local_schedule.name=cosine")
 
 
 def test_one_server_at_a_time_works_on_a_run(tmp_path, served):
@@ -203,6 +130,38 @@ def test_the_end_calls_a_command_and_tells_programs(tmp_path, served, monkeypatc
     finished, refused = (tmp_path / "ends").read_text().splitlines()
     assert finished == f"finished|{tmp_path / 'run'}|"
     assert refused.startswith(f"refused|{tmp_path / 'run'}|The run in")
+
+
+def test_the_end_is_also_told_when_nobody_foresaw_it(tmp_path, served, monkeypatch):
+    _, call = served
+    monkeypatch.setenv("FEDCEF_ON_END", f'sh -c \'printf "%s|%s" "$1" "$3" > {tmp_path}/end\' hook')
+
+    def broken(self, ids):
+        raise ValueError("nobody foresaw this")
+
+    monkeypatch.setattr(InProcessGrid, "pull_messages", broken)
+    with pytest.raises(ValueError, match="foresaw"):
+        call(out=str(tmp_path / "run"))
+    assert (tmp_path / "end").read_text() == "failed|ValueError: nobody foresaw this"
+
+
+def test_a_full_disk_stops_the_server_and_says_how_to_go_on(tmp_path, served, monkeypatch):
+    settings, call = served
+    write = PrivateDisk.write
+
+    def full(self, file, data):
+        if file.name.endswith("round_log.bin") and data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, file, data)
+
+    monkeypatch.setattr(PrivateDisk, "write", full)
+    said = rf"round_log.bin cannot be written: No space left on device.*Mend that\.  Go on .*resume=.{tmp_path / 'run'}"
+    with pytest.raises(RunError, match=said):
+        call(out=str(tmp_path / "run"))
+    monkeypatch.setattr(PrivateDisk, "write", write)
+    assert call(resume=str(tmp_path / "run"))["status"] == "finished"
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
 
 
 def test_a_server_from_an_older_copy_stops_and_says_what_to_do(tmp_path):

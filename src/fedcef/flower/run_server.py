@@ -47,8 +47,8 @@ def run_server(grid: Grid, run_config: Values) -> Record | None:
                 server = _recovered(settings, folder)
             how = "failed"
             return _run(grid, server, settings)
-    except FedcefError as error:
-        end(how, folder, str(error))
+    except Exception as error:  # also one that is nobody's sentence: whoever is called at the end must hear of it
+        end(how, folder, str(error) if isinstance(error, FedcefError) else f"{type(error).__name__}: {error}")
         raise
 
 
@@ -69,6 +69,9 @@ def _run(grid: Grid, server: Coordinator, settings: Settings) -> Record | None:
         except DivergedError:
             server.state.finish("diverged")
             raise
+        except RunError as error:
+            said = str(error)
+            raise RunError(said if "resume" in said else f"{said}  Mend that.  {_resume(path)}") from None
     show(f"Finished: {path}")
     end("finished", path, "")
     return summary

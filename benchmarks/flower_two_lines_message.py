@@ -54,7 +54,7 @@ def overhead(size: int) -> dict[str, Any]:
 
     def pack() -> Any:
         server.advance([RecordDict({"arrays": record})])
-        return server.order(server.channels["arrays"], 7, {7})
+        return server.order(server.channels["arrays"], 7)
 
     def unpack(packed: ArrayRecord) -> Any:
         nonlocal node

@@ -20,7 +20,7 @@ from fedcef.core.disk import PrivateDisk
 from fedcef.flower.settings import state_folder
 from fedcef.flower.two_lines.messages import APART, BLOB, DONE, NEED, Answer, Order, as_record, order_in
 from fedcef.flower.two_lines.node import NeedsMore, Node
-from fedcef.flower.two_lines.store import NodeStore
+from fedcef.flower.two_lines.store import NodeStore, forget_nodes, lock_of
 from fedcef.runs.lock import locked
 
 Handler = Callable[[Message, Context], Message]
@@ -42,9 +42,11 @@ def compressed(state_dir: str | Path | None = None) -> Mod:
         if not orders:
             return call_next(message, context)
         folder = _folder(context, state_dir)
+        places = {name: folder / _place(order, name) for name, order in orders.items()}
         with ExitStack() as held:
-            held.enter_context(locked(folder / "lock", wait=True, mode=PrivateDisk.dir_mode))
-            nodes = {name: Node(NodeStore(folder / _place(order, name)), order) for name, order in orders.items()}
+            for place in sorted(places.values()):  # another run's message, or another model's, need not wait for this
+                held.enter_context(locked(lock_of(place), wait=True, mode=PrivateDisk.dir_mode))
+            nodes = {name: Node(NodeStore(places[name]), order) for name, order in orders.items()}
             return _handled(message, context, call_next, nodes)
 
     return mod
@@ -61,16 +63,17 @@ def _handled(message: Message, context: Context, call_next: Handler, nodes: dict
     if again:  # the same order came twice: the same answer
         return Message(recorddict_from_proto(ProtoRecordDict.FromString(again)), reply_to=message)
     content = RecordDict(dict(message.content.items()))
-    needs = False
+    lacking = False
     for name, node in nodes.items():
         try:
             as_they_are = {k: a for k, a in message.content.array_records[name].items() if k not in (BLOB, APART)}
             model = node.receive(_arrays(ArrayRecord(as_they_are)))
             content[name] = ArrayRecord(as_they_are or {key: Array(value) for key, value in model.items()})
         except NeedsMore:
-            needs = True
-    if needs:  # all of them come again: the message is answered as a whole
-        return Message(RecordDict({name: _blob(node, NEED) for name, node in nodes.items()}), reply_to=message)
+            lacking = True
+    if lacking:  # all of them come again: the message is answered as a whole
+        needs = RecordDict({name: _blob(node, NEED, {"version": node.version}) for name, node in nodes.items()})
+        return Message(needs, reply_to=message)
     message.content = content
     reply = call_next(message, context)
     if reply.has_content():
@@ -97,6 +100,7 @@ def _pack(reply: Message, nodes: dict[str, Node]) -> None:
     for node in nodes.values():
         node.keep(kept if node in answered else b"")
     next(iter(nodes.values())).store.forget_others({node.store.folder for node in nodes.values()})
+    forget_nodes(next(iter(nodes.values())).store.folder.parents[1])
 
 
 def _arrays(record: ArrayRecord) -> dict[str, Any]:
@@ -107,9 +111,9 @@ def _arrays(record: ArrayRecord) -> dict[str, Any]:
         return {}
 
 
-def _blob(node: Node, kind: int) -> ArrayRecord:
+def _blob(node: Node, kind: int, text: dict[str, Any] | None = None) -> ArrayRecord:
     order = node.order
-    return as_record(Answer(order.run, order.order, node.state.client, kind, node.state.committed).encode())
+    return as_record(Answer(order.run, order.order, node.state.client, kind, node.state.committed, text).encode())
 
 
 def _folder(context: Context, state_dir: str | Path | None) -> Path:

@@ -46,11 +46,16 @@ class Folder:
         """Keep a second server from this run within the block."""
         return self._run.locked()
 
-    def begin(self, arguments: dict[str, Any], tallies: dict[str, Tally], over: int = 0) -> None:
-        """A run with these arguments of `start` begins, or goes on after so many rounds.
+    def begin(
+        self, arguments: dict[str, Any], tallies: dict[str, Tally], over: int = 0, record: Record | None = None
+    ) -> None:
+        """A run with these arguments of `start` begins, or goes on after so many rounds, the last with this record.
 
         Its measures are heard of as they come.
         """
+        if record and record["round"] > self._before.get("round", -1):  # it was cut off before that line was written
+            self._run.add_record(record)
+            self._before = record
         self._tallies, self._over = tallies, over
         initial = arguments.get("initial_arrays")
         if isinstance(initial, ArrayRecord):
@@ -76,6 +81,12 @@ class Folder:
         self.disk.replace(self._run.rounds, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         said = {"label": "", "status": "finished", "algorithm": self._settings["algorithm"]["name"]}
         self._run.save_summary({**said, "parameters": self._parameters, **lines[-1], "versions": versions()})
+
+    def so_far(self) -> Record:
+        """The record of the round that is going on, as far as it has come."""
+        tally = self._tallies["bytes"]
+        tally.close()
+        return self._line(tally.round)
 
     def _line(self, number: int) -> Record:
         """The record of a round: sums up to it, in the words of every other run."""

@@ -29,6 +29,8 @@ from fedcef.wire import WireError
 
 UNUSABLE = 0
 """Flower's code for an error of no kind that it knows."""
+MOST_TIMES = 3
+"""A message is sent so often: to ask who it is, to bring what it says it lacks, and to bring everything."""
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Sent:
     metadata: Metadata
     content: RecordDict  # as the caller made it
     orders: dict[str, Ordered]
-    again: bool = False
+    times: int = 1
 
     def outdated(self) -> None:
         """The node has been sent something since: a reply is late, and the models are not needed to say so."""
@@ -84,7 +86,8 @@ class CompressedGrid(PassingGrid):
         if new:
             self.before_sending()
         present = {message.metadata.dst_node_id for message in batch}
-        orders = [self._pack(message, shared, present) for message in batch]
+        missing = self.server.missing(present, self.get_node_ids)
+        orders = [self._pack(message, shared, missing) for message in batch]
         for sent in self._sent.values():
             node = sent.metadata.dst_node_id
             if node in present and not any(self.server.is_newest(one, node) for one in sent.orders.values()):
@@ -106,18 +109,19 @@ class CompressedGrid(PassingGrid):
         for reply in self.counted.pull_messages(wanted):
             sent = self._sent.pop(reply.metadata.reply_to_message_id, None)
             if sent is not None and self._read(reply, sent):
+                self._now.pop(sent.asked, None)
                 reply.metadata.__dict__["_reply_to_message_id"] = sent.asked
                 replies.append(reply)
         return replies
 
-    def _pack(self, message: Message, shared: dict[str, Any], present: set[int]) -> dict[str, Ordered]:
+    def _pack(self, message: Message, shared: dict[str, Any], missing: set[bytes]) -> dict[str, Ordered]:
         """Put orders in the place of a message's models."""
         records, orders = dict(message.content.items()), {}
         for name, record in message.content.array_records.items():
             if is_model(record):
                 own = None if same_model(record, shared[name]) else dict(record)
-                channel = self.server.channels[name]
-                records[name], orders[name] = self.server.order(channel, message.metadata.dst_node_id, present, own)
+                channel, node = self.server.channels[name], message.metadata.dst_node_id
+                records[name], orders[name] = self.server.order(channel, node, own=own, ask=channel.run in missing)
         message.content = RecordDict(records)
         return orders
 
@@ -129,16 +133,16 @@ class CompressedGrid(PassingGrid):
         try:
             records = reply.content.array_records
             blobs = {place: blob for place, r in records.items() if (blob := blob_in(r)) is not None}
-            answers: list[tuple[Answer, Ordered]] = []
+            answers: dict[str, tuple[Answer, Ordered]] = {}
             for name, ordered in sent.orders.items():
                 place = name if name in blobs else next(iter(blobs), "")
                 if not place:
                     raise WireError("It is not in our format; is compressed() among its app's mods?")
-                answers.append((self.server.take(reply.content, place, blobs.pop(place), ordered, node), ordered))
-            if any(answer.kind == NEED for answer, _ in answers):
-                self._send_again(sent)
+                answers[name] = self.server.take(reply.content, place, blobs.pop(place), ordered, node), ordered
+            if any(answer.kind == NEED for answer, _ in answers.values()):
+                self._send_again(sent, {name: answer for name, (answer, _) in answers.items()})
                 return False
-            for answer, ordered in answers:
+            for answer, ordered in answers.values():
                 self.server.note(answer, ordered, node)
         except FedcefError as error:
             sentence = f"The reply of node {node} is left out: {error}"
@@ -149,16 +153,16 @@ class CompressedGrid(PassingGrid):
         self.plain.add("up", reply.content)
         return True
 
-    def _send_again(self, sent: Sent) -> None:
-        """The same message with all that a node without a replica needs."""
-        if sent.again:
+    def _send_again(self, sent: Sent, needs: dict[str, Answer]) -> None:
+        """The same message with all that the node lacks, by what it says it has."""
+        if sent.times == MOST_TIMES:
             raise WireError("It needs more again than it was sent; look at its state folder.")
         old, records, orders = sent.metadata, dict(sent.content.items()), {}
         for name, ordered in sent.orders.items():
-            records[name], orders[name] = self.server.again(ordered, old.dst_node_id)
+            records[name], orders[name] = self.server.again(ordered, old.dst_node_id, needs[name])
         message = Message(RecordDict(records), old.dst_node_id, old.message_type, ttl=old.ttl, group_id=old.group_id)
         identifier = next(iter(self.counted.push_again([message])), "")
         if not identifier:
             raise WireError("It needs the whole model, and Flower did not take that message.")
-        self._sent[identifier] = Sent(sent.asked, message.metadata, sent.content, orders, again=True)
+        self._sent[identifier] = Sent(sent.asked, message.metadata, sent.content, orders, sent.times + 1)
         self._now[sent.asked] = identifier

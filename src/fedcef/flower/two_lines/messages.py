@@ -9,16 +9,17 @@
             u8  known: whether the next is for            …   lengths u32, u32, u64
                 the one client behind this node           …   text: JSON, mostly empty
             8   memory of this client that counts         …   kept: arrays that travel as they are
-            …   lengths u32, u32, u32, u64                …   frames
+            …   lengths u32, u32, u64                     …   frames
             …   text: JSON, empty where nothing is new    u32 CRC-32 of everything before
-            …   memories: of clients whose node has gone
             …   kept: arrays that travel as they are
             …   frames
             u32 CRC-32 of everything before
 
 All little endian; frames are those of docs/wire.md.  Many frames of an order lie in an Array of their own beside it,
 which is the same for all nodes, so that Flower stores it once; the text then has their digest.  A model that is sent as
-it is lies there as Flower knows it.
+it is lies there as Flower knows it.  An order whose text says `who` brings no model: it asks a node that may be an old
+one under a new id who it is.  The answer is a need, as that of every node which cannot follow: it names the client, and
+in its text the version that it has.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ FROM_NOTHING = 2**32 - 1
 """The version before the first."""
 RESULT, DONE, NEED = range(1, 4)
 
-_ORDER = Envelope("order", b"FCTD", 1, fields="8s8sII8sB8s", lengths="IIIQ")
+_ORDER = Envelope("order", b"FCTD", 1, fields="8s8sII8sB8s", lengths="IIQ")
 _ANSWER = Envelope("answer", b"FCTU", 1, fields="8s8s8sB8s", lengths="IIQ")
 _MOST_TEXT = 2**24
 
@@ -64,25 +65,19 @@ class Order:
     known: bool
     memory: bytes
     text: dict[str, Any]
-    memories: dict[bytes, bytes]
     kept: bytes | memoryview
     frames: bytes | memoryview
 
     def encode(self) -> bytes:
         """As it is sent."""
         head = (self.run, self.order, self.since, self.version, self.digest, self.known, self.memory)
-        memories = b"".join(name + memory for name, memory in self.memories.items())
-        return _ORDER.pack(head, [_text(self.text), memories, bytes(self.kept), bytes(self.frames)])
+        return _ORDER.pack(head, [_text(self.text), bytes(self.kept), bytes(self.frames)])
 
     @classmethod
     def decode(cls, data: bytes) -> Order:
         """An order, or a `WireError`; its frames are not looked into."""
-        (run, order, since, version, digest, known, memory), (text, memories, kept, frames) = _ORDER.unpack(data)
-        if len(memories) % (2 * SHORT):
-            raise WireError(f"The order's list of memories has {len(memories)} bytes.")
-        pairs = [bytes(memories[at : at + 2 * SHORT]) for at in range(0, len(memories), 2 * SHORT)]
-        by_client = {pair[:SHORT]: pair[SHORT:] for pair in pairs}
-        return cls(run, order, since, version, digest, bool(known), memory, _json(text), by_client, kept, frames)
+        (run, order, since, version, digest, known, memory), (text, kept, frames) = _ORDER.unpack(data)
+        return cls(run, order, since, version, digest, bool(known), memory, _json(text), kept, frames)
 
 
 @dataclass(frozen=True)

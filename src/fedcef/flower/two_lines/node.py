@@ -35,10 +35,11 @@ class Node:
     def __init__(self, store: NodeStore, order: Order) -> None:
         self.store, self.order = store, order
         self.state = store.load() or NodeState(secrets.token_bytes(SHORT))
-        counted = order.memory if order.known else order.memories.get(self.state.client, NOTHING)
         self.done_before = bool(self.state.answer) and self.state.order == order.order
-        if not self.done_before:
-            self.state.settle(counted)
+        if order.known and not self.done_before:
+            self.state.settle(order.memory)
+        self.version = self.state.version
+        """Of the replica on the disk, as far as it can be used."""
         self.given: dict[str, NDArray[Any]] = {}
 
     @property
@@ -48,6 +49,15 @@ class Node:
 
     def receive(self, beside: Arrays = MappingProxyType({})) -> dict[str, NDArray[Any]]:
         """The model that the order means, or that lies beside it; raises `NeedsMore` if only the server can help."""
+        if "who" in self.order.text or (not self.order.known and self.state.has_memory):
+            raise NeedsMore  # the server does not know which memory counts, but it will once it knows the client
+        try:
+            return self._received(beside)
+        except NeedsMore:
+            self.version = -1
+            raise
+
+    def _received(self, beside: Arrays) -> dict[str, NDArray[Any]]:
         self._hear(self.order.text)
         layout, order = self.layout, self.order
         types = order.text.get("types")

@@ -17,12 +17,18 @@ from fedcef.core.errors import RunError
 from fedcef.flower.two_lines.channel import Channel
 from fedcef.flower.two_lines.notation import text_of
 from fedcef.flower.two_lines.server import Known, Server
+from fedcef.runs.reader import Record
 from fedcef.wire.checkpoint import read_checkpoint, write_checkpoint
 
 
-def save(server: Server, path: Path, rounds: int, disk: Disk) -> None:
-    """Keep all that a server knows after so many rounds."""
-    header: dict[str, Any] = {"rounds": rounds, "up": text_of(server.up), "down": text_of(server.down)}
+def save(server: Server, path: Path, rounds: int, disk: Disk, record: Record) -> None:
+    """Keep all that a server knows after so many rounds, with the record of the last of them."""
+    header: dict[str, Any] = {
+        "rounds": rounds,
+        "record": record,
+        "up": text_of(server.up),
+        "down": text_of(server.down),
+    }
     tensors = {}
     for number, (name, channel) in enumerate(server.channels.items()):
         known = {
@@ -47,8 +53,8 @@ def save(server: Server, path: Path, rounds: int, disk: Disk) -> None:
     write_checkpoint(path, header, tensors, disk)
 
 
-def load(server: Server, path: Path) -> int:
-    """Put back what was saved, into a server with the same compressors; the rounds that were over."""
+def load(server: Server, path: Path) -> tuple[int, Record]:
+    """Put back what was saved, into a server with the same compressors; the rounds that were over, and their record."""
     header, tensors = read_checkpoint(path)
     begun = {"up": header["up"], "down": header["down"]}
     if (now := {"up": text_of(server.up), "down": text_of(server.down)}) != begun:
@@ -81,7 +87,7 @@ def load(server: Server, path: Path) -> int:
         memories = {bytes.fromhex(client): bytes.fromhex(memory) for client, memory in kept["memories"].items()}
         server.clients[channel.run] = memories
         number += 1
-    return int(header["rounds"])
+    return int(header["rounds"]), dict(header.get("record", {}))
 
 
 def _octets(data: bytes) -> torch.Tensor:

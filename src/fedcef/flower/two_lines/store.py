@@ -12,6 +12,7 @@ moment leaves the last state whole.
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 import zlib
@@ -28,12 +29,15 @@ from numpy.typing import NDArray
 from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import RunError
 from fedcef.flower.two_lines.messages import NOTHING
+from fedcef.runs.lock import locked
 from fedcef.wire.checkpoint import DamagedError, read_checkpoint, write_checkpoint
 
 KEPT_RUNS = 4
 """Older runs than these last ones are forgotten; a node that meets one of them again begins afresh."""
 GOING_ON_S = 3600.0
 """What was written since is not forgotten: many runs may be going on at the same time."""
+NODE_GONE_S = 30 * 24 * 3600.0
+"""A node without a number has another name, and folder, at every start; those of earlier ones go after this time."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class NodeState:
     pending_file: VectorFile | None = None
     order: bytes = b""
     answer: bytes = b""  # to that order, to be given again
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether something was sent in this run, so that it matters what of it has arrived."""
+        return self.committed != NOTHING or bool(self.pending)
 
     def settle(self, counted: bytes) -> None:
         """Go on with the memory that the server counts on."""
@@ -138,7 +147,32 @@ class NodeStore:
             written = sorted(((path.stat().st_mtime, path) for path in others), reverse=True)
             for when, path in written[KEPT_RUNS - 1 :]:
                 if time.time() - when > GOING_ON_S:
-                    shutil.rmtree(path, ignore_errors=True)
+                    _removed(path)
+
+
+def lock_of(folder: Path) -> Path:
+    """The lock of what a node keeps for one model of one run; it lies beside that folder."""
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def forget_nodes(own: Path) -> None:
+    """Remove what nodes left beside this one's folder, if Flower named them and they were not used for long."""
+    if not _NAMED_BY_FLOWER.fullmatch(own.name):
+        return
+    with suppress(OSError):
+        for node in own.parent.iterdir():
+            runs = [path for path in (node / "two-lines").glob("*") if path.is_dir()]
+            last = max((path.stat().st_mtime for path in (node, *runs)), default=0.0)
+            if node != own and _NAMED_BY_FLOWER.fullmatch(node.name) and time.time() - last > NODE_GONE_S:
+                for path in runs:
+                    _removed(path)
+                shutil.rmtree(node, ignore_errors=True)
+
+
+def _removed(folder: Path) -> None:
+    """Remove a run's folder, unless somebody works with it."""
+    with suppress(RunError), locked(lock_of(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class VectorWriter:
@@ -175,6 +209,7 @@ class Checked:
             raise DamagedError(f"{self._file.name} is damaged: its checksum does not fit.")
 
 
+_NAMED_BY_FLOWER = re.compile(r"node-\d+")
 _PLAIN = ("layout", "up", "version")
 _FILES = ("replica", "committed_file", "pending_file")
 _BYTES = ("client", "digest", "committed", "pending", "order")

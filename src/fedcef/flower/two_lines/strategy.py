@@ -162,14 +162,16 @@ class Compressed(Counted):
 
     def _begin(self, grid: PassingGrid, folder: Folder, arguments: dict[str, Any]) -> None:
         assert isinstance(grid, CompressedGrid)
-        over = load(grid.server, folder.state) if self._resume else 0
+        over, record = load(grid.server, folder.state) if self._resume else (0, {})
         if over:
             channel = self._started_with(grid.server.channels)
             arguments["initial_arrays"] = ArrayRecord(channel.model)
             arguments["num_rounds"] = max(0, arguments.get("num_rounds", 3) - over)
             log(INFO, f"{over} rounds of this run are over; {arguments['num_rounds']} are left.")
-        grid.before_sending = lambda: save(grid.server, folder.state, over + grid.tally.round, folder.disk)
-        folder.begin(arguments, self._tallies(grid), over)
+        grid.before_sending = lambda: save(
+            grid.server, folder.state, over + grid.tally.round, folder.disk, folder.so_far()
+        )
+        folder.begin(arguments, self._tallies(grid), over, record)
 
     def _started_with(self, channels: dict[str, Channel]) -> Channel:
         """The model that the strategy's `start` takes, among those that were sent."""

@@ -16,7 +16,8 @@ rounds = {planned}
 seed = {seed}
 
 [algorithm]
-name = "fedcef"
+name = "{algorithm}"
+downlink = "{downlink}"
 local_lr = {local_lr}
 
 [data]
@@ -39,20 +40,24 @@ def make_run(tmp_path: Path) -> MakeRun:
         accuracy: float | None = 0.9,
         local_lr: float = 0.1,
         dataset: str = "mnist",
-        extra: str = "",
+        extra: str = "",  # before the tables of the settings
+        more: str = "",  # and after them
+        algorithm: str = "fedcef",
+        downlink: str = "increment",
         facts: dict[str, Any] | None = None,
     ) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         text = json.dumps(label)  # a JSON string is a TOML string
-        config = CONFIG.format(label=text, planned=planned, seed=seed, local_lr=local_lr, dataset=dataset)
-        (folder / "config.toml").write_text(extra + config, encoding="utf-8")
+        known = {"algorithm": algorithm, "downlink": downlink, "local_lr": local_lr, "dataset": dataset}
+        config = CONFIG.format(label=text, planned=planned, seed=seed, **known)
+        (folder / "config.toml").write_text(extra + config + more, encoding="utf-8")
         if facts is not None:
             (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         lines = [_line(t, up, rounds, accuracy, broken=status == "diverged" and t == rounds) for t in range(rounds + 1)]
         (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         if status:
-            summary = {**lines[-1], "label": label, "algorithm": "fedcef", "dataset": dataset, "seed": seed}
+            summary = {**lines[-1], "label": label, "algorithm": algorithm, "dataset": dataset, "seed": seed}
             summary |= {"rounds": rounds, "status": status, "versions": {"fedcef": "0.1.0"}}
             (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
         return folder

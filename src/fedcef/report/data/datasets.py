@@ -19,15 +19,15 @@ def group_by_dataset(
     by_dataset: dict[str, list[RunRecord]] = {}
     for record in records:
         by_dataset.setdefault(record.dataset or NO_NAME, []).append(record)
-    items = {name: group_runs(some) for name, some in sorted(by_dataset.items())}
+    every = {name: group_runs(some) for name, some in sorted(by_dataset.items())}
+    items = {name: group for name, group in every.items() if metrics_of(group)}
     labels = list(dict.fromkeys(item.label for group in items.values() for item in group))
     labels.sort(key=lambda label: order.index(label) if label in order else len(order))
     groups = []
     for name, group in items.items():
         group.sort(key=lambda item: labels.index(item.label))
         places = tuple(labels.index(item.label) for item in group)
-        if metrics := metrics_of(group):
-            groups.append(Group(name, tuple(group), places, metrics))
+        groups.append(Group(name, tuple(group), places, metrics_of(group)))
     return groups, [_name(label, groups) for label in labels]
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from fedcef.core.errors import FedcefError, RunError
 from fedcef.core.extras import needed
 from fedcef.report.data.groups import Curve, Method, group_runs, lead_metric, log_x, log_y, second_metric, span
+from fedcef.report.data.looks import Look, choose_looks
 from fedcef.report.data.names import AXES, METRICS, metric_title
 from fedcef.report.data.records import RunRecord
 from fedcef.report.data.units import axis_unit
-from fedcef.report.figures.style import Look, choose_look
 
 # Dates are left out of the files: the same runs give the same bytes.
 METADATA: dict[str, dict[str, Any]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -55,7 +55,7 @@ class Reach:
 def draw_figure(records: Sequence[RunRecord], path: Path) -> None:
     """Draws the runs to a PNG, PDF or SVG file, by the suffix of `path`."""
     items = group_runs(records)
-    looks = [choose_look(i) for i in range(len(items))]
+    looks = choose_looks(items)
     width = 7.2
     with drawing(path) as fig:
         fig.set_size_inches(width, 5.0 + 0.17 * legend_rows(items, width))

@@ -6,11 +6,11 @@ from typing import Any
 
 from fedcef.core.extras import needed
 from fedcef.report.data.frontier import Frontier, Point
+from fedcef.report.data.looks import COLORS, MARKERS, distinct
 from fedcef.report.data.names import metric_title
 from fedcef.report.data.units import axis_unit
 from fedcef.report.figures.figure import drawing, set_log_ticks
 from fedcef.report.figures.labels import Box, Label, place_labels
-from fedcef.report.figures.style import COLORS, MARKERS
 
 INK, SOFT = "#222222", "#666666"
 DECADES = 3e3
@@ -50,10 +50,9 @@ def draw_frontier(found: Frontier, path: Path) -> None:
 
 def look_of(found: Frontier, point: Point) -> tuple[tuple[str, str], tuple[str, str]]:
     """Colours (on light, on dark) by the uplink and markers (matplotlib's, plotly's) by the downlink."""
-    uplinks = list(dict.fromkeys(p.uplink for p in found.drawn))
-    downlinks = list(dict.fromkeys(p.downlink for p in found.drawn))
-    color = COLORS[uplinks.index(point.uplink) % len(COLORS)]
-    return color, MARKERS[downlinks.index(point.downlink) % len(MARKERS)]
+    color = distinct([p.uplink for p in found.drawn], len(COLORS))[point.uplink]
+    marker = distinct([p.downlink for p in found.drawn], len(MARKERS))[point.downlink]
+    return COLORS[color], MARKERS[marker]
 
 
 def _limits(found: Frontier) -> tuple[float, float]:

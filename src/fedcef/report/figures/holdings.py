@@ -7,8 +7,8 @@ import numpy as np
 
 from fedcef.core.extras import needed
 from fedcef.problems.holdings import Holdings
+from fedcef.report.data.looks import COLORS
 from fedcef.report.figures.figure import drawing, set_log_ticks
-from fedcef.report.figures.style import COLORS
 
 DRAWN_EACH = 50  # clients up to which each is drawn
 POINTS = 1000  # of a curve over clients

@@ -8,10 +8,10 @@ import numpy as np
 from fedcef.core.errors import RunError
 from fedcef.report.data.groups import CLOCK, Method, group_runs, log_x, shown_metrics
 from fedcef.report.data.link_time import ClientLink
+from fedcef.report.data.looks import choose_looks
 from fedcef.report.data.records import RunRecord
 from fedcef.report.data.units import unit_of
 from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows
-from fedcef.report.figures.style import choose_look
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH = 3.5  # inches: one column
@@ -30,7 +30,7 @@ def draw_figures(records: Sequence[RunRecord], out: Path, axis: str, link: Clien
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"The figures cannot be written to {out}: {error.strerror}.") from error
-    looks = [choose_look(i) for i in range(len(items))]
+    looks = choose_looks(items)
     paths = [out / f"{metric}_{axis}.{suffix}" for metric in shown_metrics(items) for suffix in FORMATS]
     for path in paths:
         metric = path.stem.removesuffix(f"_{axis}")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from fedcef.report.data.groups import Group, Method
+from fedcef.report.data.looks import Look, legend_looks
 from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows
-from fedcef.report.figures.style import choose_look
 
 WIDTH = 3.5  # inches: one column
 GIGABYTE = 1e9
@@ -15,12 +15,12 @@ GIGABYTE = 1e9
 
 def draw_paper(groups: Sequence[Group], out: Path) -> list[Path]:
     """Draws one figure per data set and metric as PNG and PDF."""
-    paths = []
+    looks, paths = legend_looks(groups), []
     for group in groups:
         for metric in group.metrics:
             stem = f"paper_{metric}_{_file_name(group.name)}"
             for path in (out / f"{stem}.png", out / f"{stem}.pdf"):
-                _draw(group, metric, path)
+                _draw(group, metric, path, [looks[place] for place in group.places])
                 paths.append(path)
     return paths
 
@@ -29,8 +29,7 @@ def _file_name(dataset: str) -> str:
     return "".join(c if c.isalnum() or c in "-" else "_" for c in dataset)
 
 
-def _draw(group: Group, metric: str, path: Path) -> None:
-    looks = [choose_look(place) for place in group.places]
+def _draw(group: Group, metric: str, path: Path, looks: Sequence[Look]) -> None:
     with drawing(path) as fig:
         fig.set_size_inches(WIDTH, 2.45 + 0.16 * legend_rows(group.items, WIDTH))
         draw_panel(fig.subplots(), group.items, looks, "paper_bytes", metric, _reach(group.items, metric))

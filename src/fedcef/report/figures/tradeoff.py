@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcef.core.errors import RunError
+from fedcef.report.data.looks import name_look
 from fedcef.report.data.records import RunRecord
 from fedcef.report.figures.figure import drawing, set_log_ticks
-from fedcef.report.figures.style import choose_look
 
 
 def draw_tradeoff(records: Sequence[RunRecord], path: Path) -> None:
@@ -40,7 +40,7 @@ def _point(record: RunRecord) -> tuple[str, float, float, float]:
 
 
 def _line(ax: Any, name: str, points: list[tuple[str, float, float, float]], index: int) -> None:
-    style = choose_look(index)
+    style = name_look(name)
     xs, ys = [p[2] for p in points], [p[3] for p in points]
     ax.plot(xs, ys, color=style.color, marker=style.marker, markersize=5, label=name.replace("_", " "))
     # labels of one line stand to its lower right, of the next to its upper left

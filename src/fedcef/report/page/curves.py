@@ -10,9 +10,9 @@ import numpy as np
 
 from fedcef.report.data.groups import CLOCK, MEASURED, Curve, Group, lead_metric, log_y, span
 from fedcef.report.data.link_time import ClientLink
+from fedcef.report.data.looks import Look, legend_looks
 from fedcef.report.data.names import AXES, METRICS
 from fedcef.report.data.records import Column, as_number
-from fedcef.report.figures.style import choose_look
 
 MOST_POINTS = 1200  # of a curve; more than a screen can show
 LINE_WIDTH = 2.2  # of curves.js, for the dashes
@@ -23,7 +23,10 @@ def collect_data(
 ) -> dict[str, Any]:
     """Everything for the script; `axes` says which ones are logarithmic."""
     return {
-        "methods": [_method(place, name, groups) for place, name in enumerate(names)],
+        "methods": [
+            _method(place, name, look, groups)
+            for place, (name, look) in enumerate(zip(names, legend_looks(groups), strict=True))
+        ],
         "axes": [{"key": key, "title": AXES[key][0], "log": log} for key, log in axes.items()],
         "panels": [_panel(g, group, metric) for g, group in enumerate(groups) for metric in group.metrics],
         "targets": [_target(group) for group in groups],
@@ -68,8 +71,7 @@ def _rounded(value: float, up: bool) -> float:
     return (math.ceil if up else math.floor)(value * size) / size
 
 
-def _method(place: int, name: str, groups: Sequence[Group]) -> dict[str, Any]:
-    style = choose_look(place)
+def _method(place: int, name: str, look: Look, groups: Sequence[Group]) -> dict[str, Any]:
     own = [(g, item) for g in groups for item, where in zip(g.items, g.places, strict=True) if where == place]
     curves = {
         group.key(metric): {
@@ -83,10 +85,10 @@ def _method(place: int, name: str, groups: Sequence[Group]) -> dict[str, Any]:
     }
     return {
         "name": escape(name),  # plotly reads names as a subset of HTML, so they are escaped here as everywhere
-        "color": style.color,
-        "dark": style.dark,
-        "dash": ",".join(f"{LINE_WIDTH * part:g}px" for part in style.dash) or "solid",
-        "symbol": style.symbol,
+        "color": look.color,
+        "dark": look.dark,
+        "dash": ",".join(f"{LINE_WIDTH * part:g}px" for part in look.dash) or "solid",
+        "symbol": look.symbol,
         "curves": curves,
     }
 

@@ -25,6 +25,7 @@ from fedcef.report.data.groups import (
     shown_metrics,
 )
 from fedcef.report.data.link_time import ClientLink
+from fedcef.report.data.looks import legend_looks
 from fedcef.report.data.names import AXES, METRICS, dataset_title
 from fedcef.report.data.records import RunRecord, as_line
 from fedcef.report.data.table import collect_results
@@ -102,6 +103,7 @@ def write_groups(
         results=each(lambda g: render("results.html", content=collect_results(g.items), places=g.places)),
         axes=[(key, AXES[key][1]) for key in axes],
         names=names,
+        looks=legend_looks(groups),
         link=link if LINK in axes else None,
         first_wide=len(groups) == 1 and len(panels) == 5,
         panels=panels,

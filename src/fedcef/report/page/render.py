@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from fedcef.core.amounts import format_bytes
 from fedcef.report.data.units import format_number
-from fedcef.report.figures.style import choose_look
 from fedcef.report.page.swatch import dashes_of, outline_of
 
 
@@ -31,7 +30,7 @@ def count(number_of: int, what: str) -> str:
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    choose_look, count, dashes_of, format_bytes, format_number, outline_of, zip,
+    count, dashes_of, format_bytes, format_number, outline_of, zip,
 )  # fmt: skip
 _ENVIRONMENT = make_environment("fedcef.report.page")
 _ENVIRONMENT.globals |= {function.__name__: function for function in _FUNCTIONS}

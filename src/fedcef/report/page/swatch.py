@@ -2,7 +2,7 @@
 
 import math
 
-from fedcef.report.figures.style import Look
+from fedcef.report.data.looks import Look
 
 CORNERS = {  # symbol -> corners, angle of the first one in degrees (0 is right, 90 is up)
     "square": (4, 45.0),

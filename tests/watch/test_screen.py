@@ -30,7 +30,7 @@ def test_one_run(tmp_path):
     assert "FedCEF  running" in text
     assert "10 of 20   2 rounds/s   0:05 left" in text
     assert "▁▂▄▅▇█" in text
-    assert "45.00 %   best 45.00 %" in text
+    assert "45.00%   best 45.00%" in text
     assert "0.2147   best 0.2147" in text
     assert "10.0 kB up   25.0 kB down" in text
 
@@ -49,7 +49,7 @@ def test_a_run_that_ended(tmp_path, status):
 
 
 def test_a_budget(tmp_path):
-    assert "35 % of the budget, 100 kB" in shown(Growing(tmp_path / "run", extra="budget = 100000").rounds(10))
+    assert "35% of the budget, 100 kB" in shown(Growing(tmp_path / "run", extra="budget = 100000").rounds(10))
 
 
 def test_a_deployed_run(tmp_path):
@@ -125,4 +125,4 @@ def test_words():
     assert draw_sparkline([0, 7], 8) == "▁█"
     assert draw_sparkline(range(800), 8) == "▁▂▃▄▅▆▇█"
     assert [format_duration(s) for s in (0, 59.6, 754, 3723)] == ["0:00", "1:00", "12:34", "1:02:03"]
-    assert (format_measure("accuracy", 0.5), format_measure("gap", 1.23456e-9)) == ("50.00 %", "1.235e-09")
+    assert (format_measure("accuracy", 0.5), format_measure("gap", 1.23456e-9)) == ("50.00%", "1.235e-09")

@@ -139,7 +139,7 @@ def _budget(run: Followed) -> str:
     if not isinstance(budget, int) or budget <= 0:
         return ""
     spent = sum(run.last(f"wire_{way}_bytes") or 0 for way in ("up", "down"))
-    return f"{100 * spent / budget:.0f} % of the budget, {format_bytes(budget)}"
+    return f"{100 * spent / budget:.0f}% of the budget, {format_bytes(budget)}"
 
 
 def _silence(run: Followed) -> Iterator[Text]:

@@ -30,4 +30,4 @@ def format_duration(seconds: float) -> str:
 
 def format_measure(name: str, value: float) -> str:
     """A measure as people say it: accuracies and densities in percent."""
-    return f"{100 * value:.2f} %" if name in ("accuracy", "density") else f"{value:.4g}"
+    return f"{100 * value:.2f}%" if name in ("accuracy", "density") else f"{value:.4g}"

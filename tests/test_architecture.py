@@ -24,7 +24,7 @@ TRUNK = [
     {"optimizers"},
     {"algorithms"},
     {"privacy", "problems"},
-    {"oracles"},
+    {"oracles", "secure"},
     {"simulation"},
     {"runs"},
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,7 +18,9 @@ from torch import Tensor
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
+from fedcef.algorithms.noisy_sums import noisy
 from fedcef.compressors import Compressor
+from fedcef.compressors.grid import Grid
 from fedcef.compressors.private import Private
 from fedcef.core.errors import ConfigError
 from fedcef.core.extras import install_extra
@@ -39,6 +41,9 @@ class Privacy(BaseModel):
     """σ: the standard deviation of the noise in every entry, in units of clip."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     """δ, for which ε is computed."""
+    added_by: Literal["client", "server"] = "client"
+    """Who adds the noise: every client to its own message, or the server once to their sum, which needs [secure] and
+    protects against all but the server."""
 
     def protect(self, name: str, algorithm: Algorithm, z0: Tensor, weighting: str, budget: int) -> Algorithm:
         """The method with private messages; refused where these would not be all that a client gives away."""
@@ -55,6 +60,15 @@ class Privacy(BaseModel):
             )
         if budget:
             raise ConfigError("A budget is not planned with noise in the messages; leave budget or [privacy] out.")
+        secure = isinstance(algorithm.compressor, Grid)
+        if secure != (self.added_by == "server"):
+            raise ConfigError(
+                "Noise that the server adds goes with [secure], under which it has a sum of bounded messages, and each "
+                "client's own noise goes without; set privacy.added_by = 'server' and [secure], or neither."
+            )
+        if isinstance(algorithm.compressor, Grid):
+            clipped = replace(algorithm.compressor, clip=self.clip)
+            return noisy(replace(algorithm, compressor=clipped), self.noise * clipped.stretched(len(z0)))
         return replace(algorithm, compressor=Private(inner=algorithm.compressor, clip=self.clip, noise=self.noise))
 
     def spent(self, messages: int) -> dict[str, float]:

@@ -25,7 +25,7 @@ class Received:
     key: Tensor
     """() int64, for what the server draws in this round; the participants have it too."""
     weighted: bool = False
-    """Whether the mean counts some members more than others."""
+    """Whether the mean is another than the plain one: by weights, or by a rule that nobody else can apply."""
 
     @classmethod
     def of(
@@ -59,7 +59,8 @@ class Received:
         That is its non-zero entries, all of its entries, or what the clients sent, from which everyone forms the mean.
         """
         entries = Nonzeros(scale * self.mean[name])
-        return entries if self.weighted else smallest(entries, Relay(self.stacks[name], scale))
+        stack = self.stacks[name]
+        return entries if self.weighted or not stack.relayable else smallest(entries, Relay(stack, scale))
 
 
 def mean_of(payloads: Payload | Sequence[Payload], weights: Tensor | None = None) -> Tensor:

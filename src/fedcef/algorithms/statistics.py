@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
+from fedcef.compressors.grid import Grid
 from fedcef.compressors.private import Private
 from fedcef.core.errors import ConfigError
 from fedcef.core.rng import Key
@@ -27,10 +28,11 @@ def carrying(algorithm: Algorithm, statistics: Vector) -> Algorithm:
     """The method for a model that begins with these statistics, (q,); the method itself if there are none."""
     if not len(statistics):
         return algorithm
-    if isinstance(algorithm.compressor, Private):
+    if isinstance(algorithm.compressor, Private | Grid):
+        section = "[privacy]" if isinstance(algorithm.compressor, Private) else "[secure]"
         raise ConfigError(
-            "[privacy] covers what goes through a compressor, and running statistics do not; take buffers = 'frozen', "
-            "'local' or group normalisation, or leave [privacy] out."
+            f"{section} covers what goes through a compressor, and running statistics do not; take buffers = 'frozen', "
+            f"'local' or group normalisation, or leave {section} out."
         )
     kind = type(algorithm)
     made: Any = dataclass(frozen=True, kw_only=True, eq=False)(

@@ -28,6 +28,7 @@ from fedcef.problems.own import Clients, build_own
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 from fedcef.runs.deployment_settings import DeploymentSettings
+from fedcef.secure.section import Secure
 from fedcef.simulation.choosing import check_choice
 
 IN_PYTHON = "python"
@@ -102,6 +103,8 @@ class Settings(Training):
     """h; `on` names the parameters that it is for, by patterns."""
     privacy: Privacy | None = None
     """Clipping and noise for what clients send; None = off."""
+    secure: Secure | None = None
+    """Secure aggregation: the server learns the sum of what clients send, and nothing else of it; None = off."""
     data: Annotated[Section, _named("digits")] = _section("digits")
     """The data set and its deal among the clients, or a problem of the user's own."""
     model: Section = Field(default_factory=dict)
@@ -164,6 +167,8 @@ class Settings(Training):
             raise ConfigError(
                 "compressor auto does not plan with noise in the messages; name another, or leave [privacy] out."
             )
+        if self.secure:
+            algorithm = self.secure.protect(name, algorithm, problem.z0, self, self.num_clients)
         if self.privacy:
             return self.privacy.protect(name, algorithm, problem.z0, self.weighting, self.budget)
         return algorithm

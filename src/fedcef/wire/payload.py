@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -65,6 +66,15 @@ class Payload(TensorTree, ABC):
         if self.lead.numel() * self.dim > AT_ONCE:
             return sum_in_order(row.dense() for row in self.rows())
         return sum_in_order(self.dense())
+
+    def added(self, others: Sequence[Payload]) -> Tensor | None:
+        """The sum of single payloads, this one among them, by a way of their own; None: their vectors are added up."""
+        return None
+
+    @property
+    def relayable(self) -> bool:
+        """Whether a server may pass on what its clients sent (`Relay`)."""
+        return True
 
     @abstractmethod
     def encode(self) -> bytes:

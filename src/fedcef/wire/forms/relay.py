@@ -123,6 +123,11 @@ class Rows(Payload):
         """The sizes by the paper's rule, (N,)."""
         return torch.stack([payload.paper_nbytes() for payload in self.payloads])
 
+    @property
+    def relayable(self) -> bool:
+        """Whether all of them are."""
+        return all(payload.relayable for payload in self.payloads)
+
     def rows(self) -> list[Payload]:
         """The payloads."""
         return list(self.payloads)
@@ -133,6 +138,8 @@ class Rows(Payload):
 
     def total(self) -> Tensor:
         """The sum of the decoded vectors, in the type of the first."""
+        if (summed := self.payloads[0].added(self.payloads)) is not None:
+            return summed
         total = torch.zeros_like(self.payloads[0].dense())
         for payload in self.payloads:
             payload.add_to(total)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from fedcef.algorithms.aggregating import own_state
 from fedcef.algorithms.algorithm import State
-from fedcef.algorithms.received import Received
 from fedcef.deployment.protocol import Protocol
 from fedcef.oracles.oracle import make_oracle
 from fedcef.runs.settings import Settings
@@ -68,7 +68,8 @@ def replayed(settings: Settings, history: list[dict[int, bool]]) -> Replayed:
     protocol = Protocol(settings, problem)
     gradients = make_oracle(problem, settings)
     n, z0 = settings.num_clients, problem.z0
-    replica, server = protocol.algorithm.replica_init(z0), protocol.algorithm.server_init(z0)
+    replica = protocol.algorithm.replica_init(z0)
+    server = {**protocol.algorithm.server_init(z0), **protocol.aggregator.start(z0)}
     init = protocol.algorithm.client_init(z0)
     clients = {name: vector.repeat(n, 1) for name, vector in init.items()}
     sent: dict[int, dict[str, torch.Tensor]] = {}
@@ -93,8 +94,9 @@ def replayed(settings: Settings, history: list[dict[int, bool]]) -> Replayed:
                     total = new if old is None or members[client] else old + new
                     sent.setdefault(client, {})[name] = total
             weights = problem.sizes.to(z0.dtype)[cohort] if settings.weighting == "samples" else None
-            received = Received.of(parts, round_.server, share=len(cohort) / n, weights=weights)
-            down, server = algorithm.server_step(server, replica, received)
+            received, kept = protocol.aggregator.received(parts, round_, server, weights)
+            down, server = algorithm.server_step(own_state(server), replica, received)
+            server = {**server, **kept}
             replica = algorithm.advance(replica, down)
         clients = {name: clients[name].index_copy(0, cohort, proposed[name]) for name in proposed}
         replicas.append(replica)

@@ -39,28 +39,34 @@ class Aggregator:
 
     rule: Aggregation = Mean()
     num_clients: int = 0
-    start: State = field(default_factory=dict)
-    """What the server remembers before the first round."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Names and lengths of an up-message's vectors, unless all that is made are plain means."""
+    sums: tuple[str, ...] = ()
+    """Those of them that are differences, of which sums are kept."""
 
     @classmethod
     def of(cls, algorithm: Algorithm, rounds: Rounds, z0: Tensor, *, remembers: bool = False) -> Self:
         """For a run that `check_rule` has let through; `remembers` keeps the clients' sums whatever the rule."""
         rule, count = rounds.training.aggregation, rounds.num_clients
-        start: State = {}
         if rule.is_mean(count) and not remembers:
             return cls(rule, count)
-        for name, dim in _parts(algorithm, z0).items():
-            like, summed = z0.new_zeros(dim), name in (algorithm.adds_up or ())
-            start |= {f"{PREFIX}sent.{name}": z0.new_zeros(count, dim)} if summed else {}
-            if not rule.is_mean(count):
-                start |= {f"{PREFIX}{what}.{name}": memory for what, memory in rule.start(like).items()}
-                start |= {f"{PREFIX}combined.{name}": like} if summed else {}
-        return cls(rule, count, start)
+        return cls(rule, count, _parts(algorithm, z0), algorithm.adds_up or ())
 
     @property
     def is_mean(self) -> bool:
         """Whether it makes plain means, and remembers nothing."""
-        return self.rule.is_mean(self.num_clients) and not self.start
+        return not self.parts
+
+    def start(self, z0: Tensor) -> State:
+        """What the server remembers before the first round."""
+        state: State = {}
+        for name, dim in self.parts.items():
+            like, summed = z0.new_zeros(dim), name in self.sums
+            state |= {f"{PREFIX}sent.{name}": z0.new_zeros(self.num_clients, dim)} if summed else {}
+            if not self.rule.is_mean(self.num_clients):
+                state |= {f"{PREFIX}{what}.{name}": memory for what, memory in self.rule.start(like).items()}
+                state |= {f"{PREFIX}combined.{name}": like} if summed else {}
+        return state
 
     def received(
         self,
@@ -72,7 +78,7 @@ class Aggregator:
         """The messages of a round's clients, with what stands for their mean; and what is remembered of them."""
         if self.is_mean:
             return Received.of(parts, round_.server, share=round_.share, weights=weights), {}
-        kept = {name: server[name] for name in self.start}
+        kept = {name: tensor for name, tensor in server.items() if name.startswith(PREFIX)}
         stacks, means, plain = {name: as_stack(payloads) for name, payloads in parts.items()}, {}, True
         for name, stack in stacks.items():
             vectors, sent = stack.dense().nan_to_num(), kept.get(f"{PREFIX}sent.{name}")

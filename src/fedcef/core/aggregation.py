@@ -131,7 +131,8 @@ class GeometricMedian(Aggregation):
         for _ in range(self.iterations):
             distances = torch.linalg.vector_norm(vectors - point, dim=1)
             near = distances.sort().values[(len(vectors) - 1) // 2]  # a scale that a few cannot move
-            weights = 1 / distances.clamp(min=torch.finfo(vectors.dtype).tiny).maximum(self.floor * near)
+            least = (self.floor * near).clamp(min=torch.finfo(vectors.dtype).tiny)
+            weights = least / distances.maximum(least)
             point = _sum(weights.unsqueeze(-1) * vectors) / weights.sum()
         return point, memory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
@@ -35,7 +36,6 @@ class Protocol:
         statistics = problem.running_statistics.cpu()
         self.algorithm, self.longest = carrying(method, statistics), max(self.dim, len(statistics))
         check_rule(self.algorithm, self.rounds, settings.weighting == "samples")
-        self.aggregator = Aggregator.of(self.algorithm, self.rounds, self.z0)
         self.clients_have_state = bool(self.algorithm.client_init(self.z0))
 
     @property
@@ -48,10 +48,16 @@ class Protocol:
         """Whether one thread is best; decided as in the simulator, since it decides about bits."""
         return is_small(self.num_clients * self.dim)
 
+    @cached_property
+    def aggregator(self) -> Aggregator:
+        """What makes the mean, or what stands for it; the server's."""
+        return Aggregator.of(self.algorithm, self.rounds, self.z0)
+
     @property
     def adds_up(self) -> tuple[str, ...] | None:
-        """The parts to take back from a client that lost its state; None if nobody can say."""
-        return self.algorithm.adds_up if self.clients_have_state else ()
+        """The parts to take back from a client that lost its state; None if nobody can say, as of a masked message."""
+        parts = self.algorithm.adds_up if self.clients_have_state else ()
+        return None if parts and self.settings.secure else parts
 
     def start(self) -> State:
         """The replica before the first round, which everyone knows."""

@@ -37,6 +37,8 @@ from fedcef.deployment.identity import Roster, read_run_id, settings_digest
 from fedcef.deployment.messages import Result, Stamp
 from fedcef.deployment.protocol import Protocol, snapshot
 from fedcef.deployment.records import record_of, summary_of
+from fedcef.deployment.secure_sums import Grid, grid_of, read_total, require_grid
+from fedcef.deployment.server_noise import with_own_noise
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.model_file import encode_model
 from fedcef.runs.reader import Record
@@ -68,12 +70,13 @@ class ServerState:
             raise RunError(f"{folder.config} is not as the run was begun with; put it back, or begin a new run.")
         if objection := self.run.another_base(protocol.base):
             raise RunError(objection)
+        protocol.algorithm = with_own_noise(protocol.algorithm, path / "noise.secret", disk)
         self.roster = Roster(path / "clients.jsonl", n, disk)
         self.up_parts = protocol.up_parts()
 
         self.round = 0
         self.replica: State = protocol.start()
-        self.server: State = {**protocol.algorithm.server_init(protocol.z0), **protocol.aggregator.start}
+        self.server: State = {**protocol.algorithm.server_init(protocol.z0), **protocol.aggregator.start(protocol.z0)}
         averaging = protocol.settings.averaging
         self.average: State = started(protocol.z0, self.replica.get(STATISTICS)) if averaging else {}
         self.ledger = Ledger.empty(n, protocol.z0.device)
@@ -94,6 +97,11 @@ class ServerState:
     def contexts(self) -> Contexts:
         """What this round's messages are coded with."""
         return self.protocol.algorithm.contexts(self.replica)
+
+    @cached_property
+    def grid(self) -> Grid | None:
+        """The grid of this round's messages, where they are added up under masks."""
+        return grid_of(self.protocol, self.round) if self.protocol.settings.secure else None
 
     @cached_property
     def replica_hash(self) -> bytes:
@@ -135,23 +143,29 @@ class ServerState:
 
     def checked(self, result: Result) -> Message:
         """The up-message of a result of this round; anything wrong with it raises Unusable."""
-        return checked_message(result.frame, self.round, self.up_parts, self.protocol.z0.dtype, self.contexts)
+        message = checked_message(result.frame, self.round, self.up_parts, self.protocol.z0.dtype, self.contexts)
+        if self.grid is not None:
+            require_grid(message, self.grid)
+        return message
 
     # a round ends
 
-    def end_round(self, accepted: Sequence[AcceptedReply]) -> EndedRound:
-        """The end of the current round with these replies; nothing is changed yet."""
+    def end_round(self, accepted: Sequence[AcceptedReply], total: bytes = b"") -> EndedRound:
+        """The end of the current round with these replies, or with their unmasked total; nothing is changed yet."""
         lost = {
             one.client: self.sums.of(one.client, self.replies, self.round)
             for one in accepted
             if one.result.base is None and self.last[one.client] is not None
         }
-        return end_round(self.protocol, self.round, self.replica, self.server, accepted, lost, self.contexts)
+        known = (self.protocol, self.round, self.replica, self.server, accepted, lost, self.contexts)
+        return end_round(*known, read_total(total, len(accepted)) if total else None)
 
-    def commit(self, accepted: Sequence[AcceptedReply], ended: EndedRound, note: Note) -> None:
+    def commit(self, accepted: Sequence[AcceptedReply], ended: EndedRound, note: Note, total: bytes = b"") -> None:
         """Make the end of the round durable, and only then true."""
         in_context = bool(self.contexts)
         plain = [encode(one.message, FrameKind.UP, self.round) if in_context else b"" for one in accepted]
+        if total:  # single messages are masked, and of no use to anyone
+            plain = [total, *[b""] * (len(accepted) - 1)]
         replies = [(one.client, one.reply, frame) for one, frame in zip(accepted, plain, strict=True)]
         self.replies.append(self.round, note, replies)
         self.log.append(ended.frame)
@@ -231,7 +245,7 @@ class ServerState:
             self.average, model, round_.number, self.protocol.settings.averaging, self.replica.get(STATISTICS)
         )
         self.round += 1
-        for known in ("contexts", "replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
+        for known in ("grid", "contexts", "replica_hash", "whole_size", "snapshot_size", "snapshot_frame"):
             self.__dict__.pop(known, None)
 
     def record(self) -> Record:

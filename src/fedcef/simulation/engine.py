@@ -111,5 +111,9 @@ class Engine:
     @property
     def wants_means(self) -> bool:
         """Whether, of dense messages, their plain mean is all that the round's end needs."""
-        plain = self.weights is None and self.aggregator.is_mean and self.attacker is None
-        return plain and not self.algorithm.counts_alike
+        return self.weights is None and self.is_plain and not self.algorithm.counts_alike
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the server takes a mean, and nobody lies: such rounds can be recorded as CUDA graphs."""
+        return self.aggregator.is_mean and self.attacker is None

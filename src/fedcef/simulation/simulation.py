@@ -103,7 +103,9 @@ class Simulation:
         whole = rounds.share == 1 and not training.cohort_chunk  # a table is made anew with every cohort or chunk
         store = client_states if client_states is not None else Store(training.store, whole, folder)
         averages, states = training.averaging > 0, workers.states(store)
-        state = RunState.start(algorithm, problem.z0, rounds.num_clients, states, averaging=averages, kept=rule.start)
+        state = RunState.start(
+            algorithm, problem.z0, rounds.num_clients, states, averaging=averages, kept=rule.start(problem.z0)
+        )
         levels = ladder(algorithm, problem.dim) if training.budget and not self._auto else ()
         if levels:
             costs = rehearse(levels, rounds.cohort_size, problem.num_clients, problem.z0)
@@ -123,7 +125,7 @@ class Simulation:
         training, engine, z0 = self.training, self.engine, self.problem.z0
         captures = engine.gradients.captures and self.problem.regularizer.captures and engine.workers.captures
         captures = captures and (self.state.clients.captures or isinstance(engine.workers, Whole))  # seats are for all
-        captures = captures and self._population is None  # who has arrived is read back
+        captures = captures and self._population is None and engine.is_plain  # who has arrived is read back
         memory = Memory(z0.device) if training.cuda_graphs and z0.is_cuda and captures else None
         on_host = Rounds(training, self.problem.num_clients)
 

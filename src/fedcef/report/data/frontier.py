@@ -2,17 +2,19 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fedcef.core.errors import RunError
+from fedcef.report.data.fitted import Fitted
 from fedcef.report.data.groups import Method, group_runs
 from fedcef.report.data.records import RunRecord, as_line, as_number
 from fedcef.report.data.units import axis_unit, format_number
@@ -120,27 +122,27 @@ def write_csv(found: Frontier, path: Path) -> None:
         raise RunError(f"The frontier cannot be written to {path}: {error.strerror}.") from error
 
 
-def make_frontier_table(found: Frontier) -> Table:
+def make_frontier_table(found: Frontier) -> RenderableType:
     """The points by bytes for a terminal; ● marks the front, ☆ what was given as a reference."""
     points = sorted([*found.points, *found.references], key=lambda point: point.total)
     totals = [point.total for point in points if point.total > 0]
     size, unit = axis_unit(min(totals), max(totals), log=True)
-    view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    view.add_column("")
-    view.add_column("setting", overflow="fold", min_width=8, max_width=44)
-    for name in ("accuracy\n%", f"wire up\n{unit}", f"wire down\n{unit}", f"wire total\n{unit}"):
-        view.add_column(name, justify="right", no_wrap=True)
-    for point in points:
-        reference = point in found.references
-        spread = f" ±{100 * point.spread:.2f}" if point.spread else ""
-        accuracy = point.note or (f"{100 * point.accuracy:.2f}{spread}" if math.isfinite(point.accuracy) else "–")
-        mark = "☆" if reference else "●" if point.on_front else ""
-        cells = [
-            mark,
-            point.label,
-            accuracy,
-            *(format_number(value / size) for value in (point.up, point.down, point.total)),
-        ]
-        style = "bold" if point.on_front else "red" if point.note else "dim"
-        view.add_row(*(Text(cell, style=style) for cell in cells))
-    return view
+
+    def make(without: Collection[str]) -> Table:
+        view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        view.add_column("")
+        view.add_column("setting", overflow="fold", min_width=8, max_width=44)
+        ways = [name for name in ("wire up", "wire down", "wire total") if name not in without]
+        for name in ("accuracy\n%", *(f"{name}\n{unit}" for name in ways)):
+            view.add_column(name, justify="right", no_wrap=True)
+        for point in points:
+            mark = "☆" if point in found.references else "●" if point.on_front else ""
+            spread = f" ±{100 * point.spread:.2f}" if point.spread else ""
+            accuracy = point.note or (f"{100 * point.accuracy:.2f}{spread}" if math.isfinite(point.accuracy) else "–")
+            sent = {"wire up": point.up, "wire down": point.down, "wire total": point.total}
+            cells = [mark, point.label, accuracy, *(format_number(sent[name] / size) for name in ways)]
+            style = "bold" if point.on_front else "red" if point.note else "dim"
+            view.add_row(*(Text(cell, style=style) for cell in cells))
+        return view
+
+    return Fitted(make, ["wire up", "wire down"])

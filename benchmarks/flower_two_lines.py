@@ -1,11 +1,12 @@
 """What two lines do for an app that is not ours: Flower's quickstarts, compressed and not.
 
-    python benchmarks/flower_two_lines.py study|simulated|faults|deployed [--app pytorch] [--write]
+    python benchmarks/flower_two_lines.py study|simulated|faults|deployed|killed [--app pytorch] [--write]
 
     study       compressors and rules, on three seeds that nothing else uses, in one process
     simulated   the apps of examples/flower_quickstart_* on Flower's simulation engine (Ray), ten nodes, three seeds
     faults      the same in one process, with replies lost and doubled, nodes started again, and disks lost
-    deployed    real processes: a SuperLink and three SuperNodes, one of them killed and started again
+    deployed    real processes: a SuperLink and three SuperNodes
+    killed      the same, with a SuperNode killed (-9) and started again
 
 Every run is by the apps as they are; without compression they run with up = down = "identity", which is the app without
 our lines, bit for bit (tests/flower/test_two_lines.py).  Bytes are those of all records that an app hands to Flower, up
@@ -106,11 +107,11 @@ def simulated(names: list[str]) -> list[dict[str, Any]]:
 
 
 def flower_run(lab: Any, connection: str, folder: Path, wait: bool = True, **config: Any) -> Any:
-    """`flwr run` with a run folder."""
+    """`flwr run` with a run folder; its log has that folder's name."""
     given = " ".join(f"{key}={json.dumps(value)}" for key, value in {"folder": str(folder), **config}.items())
     nodes = ["--federation-config", f"num-supernodes=10 init-args-num-cpus={os.cpu_count()}"]
     options = ["--stream", "--run-config", given, *(nodes if connection == "local" else [])]
-    process = lab.start("run", "flwr", "run", str(lab.app), connection, *options)
+    process = lab.start(folder.name, "flwr", "run", str(lab.app), connection, *options)
     if wait:
         ended(lab, process, folder)
     return process
@@ -122,7 +123,7 @@ def ended(lab: Any, process: Any, folder: Path) -> None:
         if process.poll() is not None and not (folder / "summary.json").exists():
             time.sleep(2.0)
             if not (folder / "summary.json").exists():
-                raise SystemExit(f"The run ended without a result:\n{lab.log('run')[-3000:]}")
+                raise SystemExit(f"The run ended without a result:\n{lab.log(folder.name)[-3000:]}")
         time.sleep(0.5)
     process.wait(120)
 
@@ -130,44 +131,45 @@ def ended(lab: Any, process: Any, folder: Path) -> None:
 # deployed
 
 
-def deployed(names: list[str], rounds: int = 40) -> list[dict[str, Any]]:
-    """The apps over real processes; in the compressed run one SuperNode is killed and started again."""
+def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = False) -> list[dict[str, Any]]:
+    """The apps over real processes, all seeds at the same time; without compression in this one, where it is the same."""
     tools, rows = loaded(TESTS / "deployment.py"), []
+    tools.PATIENCE_S = 1200.0
+    options = {"num-server-rounds": rounds, "num-partitions": nodes, "fraction-evaluate": 0.0}
     for name in names:
         with (
             tempfile.TemporaryDirectory() as place,
             tools.Deployment(Path(place) / "lab", secure=False, app=APPS[name]) as lab,
         ):
             lab.superlink()
-            nodes = [lab.supernode(number) for number in range(3)]
-            lab.connected(*(f"node-{number}" for number in range(3)))
-            options = {
-                "num-server-rounds": rounds,
-                "num-partitions": 3,
-                "fraction-evaluate": 0.0,
-                "seed": SEEDS[0],
-                "timeout": 40,
-            }
-            found = {}
-            for kind, changes in (("plain", PLAIN), ("compressed", {})):
-                folder = Path(place) / kind
-                process = flower_run(lab, "lab", folder, wait=False, **options, **changes)
-                if kind == "compressed":
-                    past(lab, process, folder, rounds // 3)
-                    nodes[1].kill()
-                    nodes[1].wait()
-                    lab.supernode(1, name="node-1-again")
-                ended(lab, process, folder)
-                found[kind] = outcome(folder)
-            rows.append(told(name, SEEDS[0], found["plain"], found["compressed"]))
+            supernodes = [lab.supernode(number, warm=True) for number in range(nodes)]
+            lab.connected(*(f"node-{number}" for number in range(nodes)))
+            more = options | {"timeout": 60 if kill else 600}
+            folders = {seed: Path(place) / f"seed-{seed}" for seed in SEEDS}
+            runs = {seed: flower_run(lab, "lab", at, wait=False, seed=seed, **more) for seed, at in folders.items()}
+            plain = {seed: in_process(name, seed, PLAIN | options, Path(place), nodes=nodes) for seed in SEEDS}
+            if kill:
+                past(lab, runs[SEEDS[0]], folders[SEEDS[0]], rounds // 3)
+                supernodes[1].kill()
+                supernodes[1].wait()
+                lab.supernode(1, name="node-1-again", warm=True)
+            for seed, folder in folders.items():
+                ended(lab, runs[seed], folder)
+                left_out = lab.log(folder.name).count("is left out")
+                rows.append(told(name, seed, plain[seed], outcome(folder)) | {"nodes": nodes, "left_out": left_out})
     return rows
+
+
+def killed(names: list[str], rounds: int = 30, nodes: int = 3) -> list[dict[str, Any]]:
+    """The same, with one SuperNode killed after a third of the rounds, and started again at once."""
+    return deployed(names, rounds, nodes, kill=True)
 
 
 def past(lab: Any, process: Any, folder: Path, rounds: int) -> None:
     """Wait until so many rounds are over."""
     lines = folder / "rounds.jsonl"
     lab.wait_for(
-        f"round {rounds}", lambda: lines.exists() and len(lines.read_text().splitlines()) > rounds, process, "run"
+        f"round {rounds}", lambda: lines.exists() and lines.read_text().count("\n") > rounds, process, folder.name
     )
 
 
@@ -243,8 +245,10 @@ def faults(names: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def study(names: list[str]) -> list[dict[str, Any]]:
+def study(names: list[str], rounds: int = 40, nodes: int = 10) -> list[dict[str, Any]]:
     """Compressors, on seeds of their own."""
+    of_run = {"num-server-rounds": rounds, "num-partitions": nodes}
+    of_run |= {} if nodes == 10 else {"fraction-evaluate": 0.0}  # as deployed
     choices = [
         ("identity", "identity"),
         ("topk(0.01, sign)", "topk(0.02, sign)"),
@@ -258,24 +262,35 @@ def study(names: list[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as place:
         for name in names:
             for up, down in choices:
-                found = [in_process(name, seed, {"up": up, "down": down}, Path(place)) for seed in STUDIED]
+                given = {"up": up, "down": down, **of_run}
+                found = [in_process(name, seed, given, Path(place), nodes=nodes) for seed in STUDIED]
                 mean = statistics.mean(one["accuracy"] for one in found)
                 fewer = statistics.mean(one["plain_bytes"] / one["bytes"] for one in found)
                 print(f"  {name:8} {up:28} {down:28} {100 * mean:6.2f}%  {fewer:6.1f} times fewer bytes", flush=True)
-                rows.append({"app": name, "up": up, "down": down, "accuracy": mean, "times_fewer_bytes": fewer})
+                row = {"app": name, "nodes": nodes, "rounds": rounds, "up": up, "down": down, "accuracy": mean}
+                rows.append({**row, "times_fewer_bytes": fewer})
     return rows
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["study", "simulated", "faults", "deployed"])
+    parser.add_argument("what", choices=["study", "simulated", "faults", "deployed", "killed"])
     parser.add_argument("--app", choices=list(APPS), action="append")
+    parser.add_argument("--rounds", type=int, help="of a study or deployment")
+    parser.add_argument("--nodes", type=int, help="likewise")
     parser.add_argument("--write", action="store_true", help="add to benchmarks/results/flower_two_lines.json")
     arguments = parser.parse_args()
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    calls = {"study": study, "simulated": simulated, "faults": faults, "deployed": deployed}
-    rows = calls[arguments.what](arguments.app or list(APPS))
+    calls: dict[str, Any] = {
+        "study": study,
+        "simulated": simulated,
+        "faults": faults,
+        "deployed": deployed,
+        "killed": killed,
+    }
+    size = {name: given for name in ("rounds", "nodes") if (given := getattr(arguments, name)) is not None}
+    rows = calls[arguments.what](arguments.app or list(APPS), **size)
     if arguments.write:
         path = HERE / "results" / "flower_two_lines.json"
         known = json.loads(path.read_text()) if path.exists() else {}

@@ -82,14 +82,17 @@ class Deployment:
         self.wait_for("the gate", lambda: is_open(address), process, "gate")
         return address
 
-    def supernode(self, client: int, *, key: int | None = None, name: str = "", address: str = "") -> subprocess.Popen:
+    def supernode(
+        self, client: int, *, key: int | None = None, name: str = "", address: str = "", warm: bool = False
+    ) -> subprocess.Popen:
         """A client's SuperNode, with its own key unless another is given; by a gate where one is given."""
         mine = self.secrets / f"node-{client if key is None else key}.key"
         tls = ["--root-certificates", f"{self.secrets}/ca.crt", "--auth-supernode-private-key", str(mine)]
         how = tls if self.secure else ["--insecure"]
         config = f"partition-id={client} state-dir='{self.states}'"
         where = ["--superlink", address or self.address, "--port", str(free_port())]
-        return self.start(name or f"node-{client}", "flower-supernode", *how, *where, "--node-config", config)
+        before = [sys.executable, "-m", "fedcef.flower.warm"] if warm else []
+        return self.start(name or f"node-{client}", *before, "flower-supernode", *how, *where, "--node-config", config)
 
     def connected(self, *names: str) -> None:
         """Wait until these SuperNodes have been let in."""

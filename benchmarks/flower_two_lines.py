@@ -132,7 +132,7 @@ def ended(lab: Any, process: Any, folder: Path) -> None:
 
 
 def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = False) -> list[dict[str, Any]]:
-    """The apps over real processes, all seeds at the same time; without compression in this one, where it is the same."""
+    """The apps over real processes, all seeds at once; without compression in this process, where it is the same."""
     tools, rows = loaded(TESTS / "deployment.py"), []
     tools.PATIENCE_S = 1200.0
     options = {"num-server-rounds": rounds, "num-partitions": nodes, "fraction-evaluate": 0.0}
@@ -282,13 +282,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="add to benchmarks/results/flower_two_lines.json")
     arguments = parser.parse_args()
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    calls: dict[str, Any] = {
-        "study": study,
-        "simulated": simulated,
-        "faults": faults,
-        "deployed": deployed,
-        "killed": killed,
-    }
+    calls: dict[str, Any] = {call.__name__: call for call in (study, simulated, faults, deployed, killed)}
     size = {name: given for name in ("rounds", "nodes") if (given := getattr(arguments, name)) is not None}
     rows = calls[arguments.what](arguments.app or list(APPS), **size)
     if arguments.write:

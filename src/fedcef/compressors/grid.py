@@ -57,8 +57,8 @@ class Grid(Compressor):
     def __post_init__(self) -> None:
         if self.width > EXACT_BITS:
             raise ConfigError(
-                f"Sums of {self.clients} numbers of {self.bits} bits take {self.width}; at most {EXACT_BITS} are exact. "
-                " Take fewer bits (secure.bits), or fewer clients (clients_per_round)."
+                f"Sums of {self.clients} numbers of {self.bits} bits take {self.width}; at most {EXACT_BITS} are exact."
+                "  Take fewer bits (secure.bits), or fewer clients (clients_per_round)."
             )
 
     @property

@@ -6,7 +6,8 @@ counted.  An entry here does.  It is written before the round is logged, and mea
     4 magic "FCJE";  u8 version;  u32 round;  u32 length of the note;  u64 length of the replies
     the note, JSON;  the replies, one after the other;  u32 CRC-32 of everything before
 
-An up-message that was coded in a context, which later rounds do not have, follows its reply once more without.
+An up-message that was coded in a context, which later rounds do not have, follows its reply once more without.  Where
+replies are masked, the first is followed by the unmasked total of all.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ class AcceptedReplies:
     def of_round(self, round_: int) -> list[bytes]:
         """The accepted replies of a round, in the order of the clients."""
         return [self._read(where) for where in self._places[round_].replies.values()]
+
+    def total_of(self, round_: int) -> bytes:
+        """The unmasked total of a round's messages, which follows the first reply; empty if there is none."""
+        frames = list(self._places[round_].frames.values())
+        return self._read(frames[0]) if frames else b""
 
     def of_client(self, client: int) -> Iterator[tuple[int, Result]]:
         """The rounds and results of one client, in the order of the rounds; their frames need no context."""

@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedcef.core.disk import Disk, PrivateDisk
-from fedcef.core.errors import ConfigError, RunError
+from fedcef.core.errors import RunError
 from fedcef.deployment.admission import ABOUT_ANOTHER, HELPED_BY_ASKING, OpenRound, Verdict, examine, outliers
 from fedcef.deployment.attendance import Attendance
 from fedcef.deployment.checks import Unusable, largest_reply
+from fedcef.deployment.clients_needed import clients_needed
 from fedcef.deployment.identity import RunId
 from fedcef.deployment.messages import Order
 from fedcef.deployment.protocol import Protocol
 from fedcef.deployment.refusals import in_common
+from fedcef.deployment.secure_sums import encode_total
 from fedcef.deployment.server_state import Evaluate, ServerState
 from fedcef.problems.problem import Problem
 from fedcef.runs.deployment_settings import DeploymentSettings
@@ -33,6 +35,7 @@ from fedcef.runs.folder import RunFolder
 from fedcef.runs.kinds import refuse_simulated
 from fedcef.runs.reader import Record
 from fedcef.runs.settings import Settings
+from fedcef.secure.primitives import Whole
 
 
 class Coordinator:
@@ -146,6 +149,8 @@ class Coordinator:
         else:
             self.open.attempt += 1
             self.open.began = now
+            if self.settings.secure:  # a message under the masks of one attempt is of no use in another
+                self.open.accepted.clear()
         asked = self._cohort(self.round, self._attendance, self.open.attempt)
         self.open.cohort = {*asked, *self.open.accepted}
         self.open.enough_since = None
@@ -177,6 +182,12 @@ class Coordinator:
         self.open.given_up.discard(client)
         return self._order(client)
 
+    def leave_out(self, clients: Iterable[int], now: float) -> None:
+        """Wait no longer for those who have no masks in this attempt; the others have the whole deadline."""
+        if self.open is not None:
+            self.open.given_up.update(clients)
+            self.open.began = now
+
     def can_close(self, now: float) -> bool:
         """Whether enough replies are there, and no more are waited for."""
         return self._over(now) and self.open is not None and len(self.open.accepted) >= self.needed
@@ -190,13 +201,17 @@ class Coordinator:
         missing = self.open.waited_for if self.open is not None else set()
         return in_common(self.open.why) if self.open is not None and missing == self.open.why.keys() else ""
 
-    def close_round(self, now: float) -> Record | None:
-        """End the round with those who answered; None if too few are left after the last check."""
+    def close_round(self, now: float, total: Whole | None = None) -> Record | None:
+        """End the round with those who answered; None if too few are left after the last check.
+
+        In a secure run `total` is the unmasked sum of their numbers.
+        """
         if self.open is None or len(self.open.accepted) < self.needed:
             raise RunError(f"Round {self.round} has too few replies to end; {self.needed} are needed.")
         weighted = self.settings.weighting == "samples"
         before = self.state.note["largest_median"]
-        far, largest_median = outliers(self.open.accepted, self.deployment.outlier_factor, before, weighted)
+        factor = 0.0 if self.settings.secure else self.deployment.outlier_factor  # masked, all look alike
+        far, largest_median = outliers(self.open.accepted, factor, before, weighted)
         for client, why in far.items():
             del self.open.accepted[client]
             self._refuse(client, self.state.roster.identity(client) or "", Unusable("outlier", why))
@@ -207,7 +222,10 @@ class Coordinator:
             )
             return None
         accepted = [self.open.accepted[client] for client in sorted(self.open.accepted)]
-        ended = self.state.end_round(accepted)
+        unmasked = b"" if total is None else encode_total(accepted[0].message, total, self.round)
+        if self.settings.secure and not unmasked:
+            raise RunError(f"Round {self.round} is masked; it ends with the unmasked sum.")
+        ended = self.state.end_round(accepted, unmasked)
         attendance = self._attendance.after(self.round, self.open.cohort, self.open.accepted)
         note = {
             "listeners": self._cohort(self.round + 1, attendance),
@@ -219,7 +237,7 @@ class Coordinator:
             "wall_s": self.state.note["wall_s"] + max(0.0, now - self.open.opened),
             "largest_median": largest_median,
         }
-        self.state.commit(accepted, ended, note)
+        self.state.commit(accepted, ended, note, unmasked)
         self.open, self._attendance = None, attendance
         return self.state.write_down()
 
@@ -272,22 +290,3 @@ class Coordinator:
                     self.open.why[client] = why.detail or why.reason
         self.state.refuse(client, identity, why.reason, why.detail)
         return Verdict(False, why.reason, why.detail, order)
-
-
-def clients_needed(protocol: Protocol, deployment: DeploymentSettings) -> int:
-    """How many accepted replies a round needs; settings by which it could never have them are refused."""
-    settings, asked, n = protocol.settings, protocol.rounds.cohort_size, protocol.num_clients
-    counted_by_samples = settings.weighting == "samples" and protocol.adds_up != ()
-    everyone = not protocol.algorithm.partial_participation or protocol.algorithm.hears_the_end or counted_by_samples
-    needed = n if everyone else deployment.min_clients
-    if everyone and asked < n:
-        raise ConfigError(
-            f"In a deployment with these settings {settings.algorithm['name']} needs all {n} clients in every round; "
-            f"leave clients_per_round out (it is {asked})."
-        )
-    if needed > asked:
-        raise ConfigError(
-            f"A round of {settings.algorithm['name']} needs {needed} clients and asks {asked} (clients_per_round) of "
-            f"{n}; it cannot need more than it asks."
-        )
-    return needed

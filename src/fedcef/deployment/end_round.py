@@ -70,8 +70,11 @@ def end_round(
     accepted: Sequence[AcceptedReply],
     lost: Mapping[int, Mapping[str, Tensor]],
     contexts: Contexts,
+    total: Mapping[str, Payload] | None = None,
 ) -> EndedRound:
     """End a round with these replies, sorted by client; the contexts are the replica's.
+
+    Under secure aggregation `total` has the sums of their messages, which are masked and not looked at.
 
     `lost` has, for clients that began afresh, all that they had sent before: it is taken out of their messages, as if
     each had moved its old state to the new one.  So the sums that everyone holds stay the means of the clients' states.
@@ -85,7 +88,7 @@ def end_round(
     samples = torch.tensor([one.result.samples for one in accepted]).to(protocol.z0.dtype)
     weights = samples if protocol.settings.weighting == "samples" else None
     with torch.no_grad(), single_thread(when=protocol.is_small):
-        received, kept = protocol.aggregator.received(parts, round_, server, weights)
+        received, kept = protocol.aggregator.received(total or parts, round_, server, weights)
         down, server = round_.scheduled(protocol.algorithm).server_step(own_state(server), replica, received)
         server = {**server, **kept}
         try:

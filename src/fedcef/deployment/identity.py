@@ -73,7 +73,8 @@ def read_run_id(path: Path) -> RunId:
 def settings_digest(settings: Settings) -> bytes:
     """A hash of all settings, defaults and seed included, except what is a machine's own business.
 
-    Options of FedCEF that are without effect are left out: deployments that were begun before there were any go on.
+    Options of FedCEF and [privacy] that are without effect are left out: deployments that were begun before there were
+    any go on.
     """
     table = tomllib.loads(settings.to_toml())
     shared = {key: value for key, value in table.items() if key not in LOCAL}
@@ -83,6 +84,8 @@ def settings_digest(settings: Settings) -> bytes:
     idle |= {"index_code"} if method.get("index_code") == "plain" else set()
     idle |= {"control"} if method.get("control") == "gradient" else set()
     idle |= {"metric", "metric_memory", "metric_floor"} if method.get("metric") == "plain" else set()
+    if shared.get("privacy", {}).get("added_by") == "client":
+        shared["privacy"] = {key: value for key, value in shared["privacy"].items() if key != "added_by"}
     shared["algorithm"] = {key: value for key, value in method.items() if key not in idle}
     return hashlib.sha256(json.dumps(shared, sort_keys=True, default=str).encode()).digest()[:HALF]
 

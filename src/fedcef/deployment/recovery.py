@@ -113,7 +113,7 @@ def _play_again(state: ServerState, was_over: bool) -> None:
             "file back from a copy, or begin a new run."
         )
     accepted = [_accepted(state, reply) for reply in state.replies.of_round(state.round)]
-    ended = state.end_round(accepted)
+    ended = state.end_round(accepted, state.replies.total_of(state.round) if state.grid is not None else b"")
     if state.round == state.log.end:
         if was_over:
             state.tell(f"{state.folder.log} has lost round {state.round}; it was made again from accepted.bin.")

@@ -31,6 +31,7 @@ from fedcef.deployment.messages import Need, Order, Refusal, Result, Stamp, deco
 from fedcef.deployment.private_noise import PrivateNoise
 from fedcef.deployment.protocol import Protocol
 from fedcef.deployment.refusals import ahead
+from fedcef.deployment.secure_sums import Masks, masked
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.wire import FrameKind, WireError, encode
@@ -62,10 +63,10 @@ class Worker:
         self._samples = int(problem.sizes.sum())
         self._digest = settings_digest(settings)
 
-    def handle(self, data: bytes) -> bytes:
-        """The reply to an order; bytes that are no order raise a `MessageError`."""
+    def handle(self, data: bytes, masks: Masks | None = None) -> bytes:
+        """The reply to an order; bytes that are no order raise a `MessageError`.  A secure run's is masked."""
         order = decode_order(data)
-        objection = self._objection(order)
+        objection = self._objection(order, masks)
         if objection:
             return self._refuse(order, objection)
         try:
@@ -77,9 +78,9 @@ class Worker:
             if isinstance(replica, Need):
                 return replica.encode()
             base, own = self._state_to_go_on_with(order, state)
-            if state is not None and _is_repeated(order, state, base):
-                return state.reply
-            return self._work(order, replica, base, own)
+            if state is not None and _is_repeated(order, state, base) and not self.settings.secure:
+                return state.reply  # a masked one may be of another session; masks see to it that it is the same again
+            return self._work(order, replica, base, own, masks)
         except (WireError, RunError) as error:
             return self._refuse(order, str(error))
 
@@ -93,11 +94,13 @@ class Worker:
             return found and replace(found, reply=b"")
         return replace(found, reply=b"", round=0, replica=self.protocol.start())
 
-    def _objection(self, order: Order) -> str:
+    def _objection(self, order: Order, masks: Masks | None) -> str:
         if order.run.settings != self._digest:
             return "The server's settings are not this client's; start it with the same TOML file and version."
         if order.client != self.client:
             return f"The order is for client {order.client}; this is client {self.client}."
+        if self.settings.secure and masks is None:
+            return "This run's messages are masked, and the order came without what masks are made of."
         return order.run.another_base(self.protocol.base)
 
     def _refuse(self, order: Order, reason: str) -> bytes:
@@ -126,16 +129,18 @@ class Worker:
                 return state.base, state.committed
         return None, self.protocol.algorithm.client_init(self.protocol.z0)
 
-    def _work(self, order: Order, replica: State, base: Stamp | None, own: State) -> bytes:
+    def _work(self, order: Order, replica: State, base: Stamp | None, own: State, masks: Masks | None) -> bytes:
         began = time.perf_counter()
         round_ = self.protocol.rounds.of_client(order.round, self.client)
         algorithm = self.noise.protect(round_.scheduled(self.protocol.algorithm), order, base)
         oracle = self.gradients.in_round(order.round, algorithm.local_steps, replica.get(STATISTICS))
         with torch.no_grad(), matrix_units(self.settings.precision), single_thread(when=self.protocol.is_small):
             up, proposed = algorithm.local(replica, own, oracle, round_.compression)
+            if self.settings.secure and masks is not None:
+                up = masked(up, masks(bytes(order.run), order.round))
             frame = encode(up, FrameKind.UP, order.round, algorithm.contexts(replica))
         samples, seconds = self._samples, time.perf_counter() - began
-        if self.settings.privacy:  # neither is needed, and both tell of the data
+        if self.settings.privacy or self.settings.secure:  # neither is needed, and both tell of the data
             samples, seconds = 1, 0.0
         result = Result(order.run, order.round, self.client, base, order.replica, samples, seconds, frame)
         reply = result.encode()

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedcef.core.origin import fingerprint
-from fedcef.flower.records import bytes_of, with_bytes, with_number
+from fedcef.flower.records import bytes_of, masks_of, with_bytes, with_number
 from fedcef.flower.settings import client_number
 
 app = ClientApp()
@@ -26,4 +26,15 @@ def train(message: Message, context: Context) -> Message:
     """Do the round that the message orders."""
     from fedcef.flower.run_client import handle
 
-    return Message(with_bytes(handle(bytes_of(message), context.run_config, context.node_config)), reply_to=message)
+    reply = handle(bytes_of(message), context.run_config, context.node_config, masks_of(message))
+    return Message(with_bytes(reply), reply_to=message)
+
+
+@app.query("secure")
+def secure(message: Message, context: Context) -> Message:
+    """Answer a stage of secure aggregation; a process for it imports no torch."""
+    from fedcef.flower.run_stage import handle_stage
+
+    return Message(
+        with_bytes(handle_stage(bytes_of(message), context.run_config, context.node_config)), reply_to=message
+    )

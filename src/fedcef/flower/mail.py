@@ -41,6 +41,7 @@ class Sent:
     kind: str
     node: int
     round: int = -1
+    session: bytes = b""  # under whose masks the reply is
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,25 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 STYPE = "fedcef.v1"
 """What Flower calls the kind of bytes in an Array."""
-_KEY = "fedcef"
+_KEY, _SECURE = "fedcef", "secure"
 
 
-def with_bytes(data: bytes) -> RecordDict:
-    """An order or a reply as a message's content."""
-    array = Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)
-    return RecordDict({_KEY: ArrayRecord({_KEY: array})})
+def with_bytes(data: bytes, secure: bytes = b"") -> RecordDict:
+    """An order or a reply as a message's content; with an order, what its masks are made of."""
+    parts = {_KEY: data, **({_SECURE: secure} if secure else {})}
+    arrays = {name: Array(dtype="uint8", shape=(len(part),), stype=STYPE, data=part) for name, part in parts.items()}
+    return RecordDict({_KEY: ArrayRecord(arrays)})
 
 
-def bytes_of(message: Message) -> bytes:
+def masks_of(message: Message) -> bytes:
+    """What came with an order to make masks of; empty if nothing did."""
+    return bytes_of(message, _SECURE)
+
+
+def bytes_of(message: Message, name: str = _KEY) -> bytes:
     """An order or a reply; empty if the message holds none."""
     record = message.content.array_records.get(_KEY)
-    array = None if record is None else record.get(_KEY)
+    array = None if record is None else record.get(name)
     return array.data if array is not None and array.stype == STYPE else b""
 
 

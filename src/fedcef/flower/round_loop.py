@@ -7,7 +7,7 @@ Nodes may come and go at any time; one that comes back in the middle of a round 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from flwr.app import MessageType
 
@@ -18,7 +18,9 @@ from fedcef.deployment.refusals import rounds_seen
 from fedcef.flower.mail import Grid, Mail, Returned, Sent
 from fedcef.flower.nodes import Nodes
 from fedcef.flower.records import bytes_of, with_bytes
+from fedcef.flower.secure_stages import STAGE, SecureStages
 from fedcef.runs.reader import Record
+from fedcef.secure.primitives import SecureError, Whole
 
 SHORTEST_S, LONGEST_S = 0.01, 0.2
 """Between two looks for replies; within these, a twentieth of the time since anything came or went."""
@@ -60,6 +62,8 @@ class RoundLoop:
         self._mail = Mail(grid)
         self._nodes = Nodes(grid, self._mail, server, tell)
         self._looked_at, self._quiet_since = float("-inf"), clock()
+        self._secure, self._lost = server.settings.secure is not None, 0
+        self._stages = SecureStages(server, self._ask, self._step, clock)
 
     def run(self) -> Record:
         """All rounds that are left; returns the summary."""
@@ -75,12 +79,14 @@ class RoundLoop:
         while True:
             self._wait_for_clients(self._server.needed)
             self._look()
-            for client, order in self._server.start_round(self._clock(), self._nodes.connected()).items():
-                self._send(client, order)
-            while not self._server.can_close(self._clock()) and not self._server.stalled(self._clock()):
-                self._step()
+            orders = self._server.start_round(self._clock(), self._nodes.connected())
+            try:
+                total = self._replies(orders)
+            except SecureError as error:
+                self._without_sum(error)
+                continue
             if self._server.can_close(self._clock()):
-                record = self._server.close_round(self._clock())
+                record = self._server.close_round(self._clock(), total)
                 if record is not None:
                     return record
                 unusable += 1
@@ -94,6 +100,28 @@ class RoundLoop:
             if why and (rounds_seen(why) or refused > self._server.deployment.retries):
                 raise RunError(self._hopeless(why))
             self._tell(f"Round {self._server.round} has too few replies; it is tried again.")
+
+    def _replies(self, orders: Mapping[int, bytes]) -> Whole | None:
+        """Send orders and wait for replies until the round can end or stalls; in a secure run, their sum."""
+        if self._secure:
+            self._stages.agree(orders)
+        for client, order in orders.items():
+            self._send(client, order)
+        while not self._server.can_close(self._clock()) and not self._server.stalled(self._clock()):
+            self._step()
+        total = self._stages.unmasked() if self._secure and self._server.can_close(self._clock()) else None
+        self._lost = 0
+        return total
+
+    def _without_sum(self, error: SecureError) -> None:
+        """An attempt whose sum cannot be unmasked; where all who left it have said why, it is not tried for ever."""
+        why = self._stages.why
+        self._lost = self._lost + 1 if why and all(why.values()) else 0
+        if self._lost > self._server.deployment.retries:
+            client, reason = min(why.items())
+            raise RunError(f"{error}  It was so {self._lost} times; client {client} says: {reason}") from None
+        self._tell(str(error))
+        self._step()
 
     def _hopeless(self, why: str) -> str:
         """That nobody does the round, and what to do."""
@@ -136,17 +164,36 @@ class RoundLoop:
         """See who is there; whoever has come back gets its order again."""
         self._looked_at = self._clock()
         for client in self._nodes.look(self._looked_at):
-            if (order := self._server.repeat(client)) is not None:
-                self._send(client, order)
+            self._again(client)
 
     def _take(self, back: Returned) -> None:
         if back.sent.kind == MessageType.QUERY:
             client = self._nodes.answered(back, self._clock())
-            order = None if client is None else self._server.repeat(client)
-        else:
+            if client is not None:
+                self._again(client)
+        elif back.sent.kind == STAGE:
+            self._stage_reply(back)
+        elif not self._secure or (back.sent.session == self._stages.name and not self._stages.unmasking):
             client, order = self._reply(back)
-        if client is not None and order is not None:
-            self._send(client, order)
+            if client is not None and order is not None:
+                self._send(client, order)
+
+    def _again(self, client: int) -> None:
+        """A client has come back: it gets what it has not answered."""
+        self._stages.again(client)
+        if not self._secure or (client in self._stages.attached and not self._stages.unmasking):
+            order = self._server.repeat(client)
+            if order is not None:
+                self._send(client, order)
+
+    def _stage_reply(self, back: Returned) -> None:
+        client = self._server.state.roster.number(self._nodes.identity(back.sent.node))
+        if client is None or back.sent.session != self._stages.name:
+            return
+        if back.message is not None:
+            self._stages.take(client, bytes_of(back.message))
+        else:
+            self._stages.failed(client, back.why)
 
     def _reply(self, back: Returned) -> tuple[int | None, bytes | None]:
         """The client of a reply, and the order to send it now, if any."""
@@ -165,6 +212,16 @@ class RoundLoop:
     def _send(self, client: int, order: bytes) -> None:
         node = self._nodes.node(client)
         if node is not None:  # otherwise it gets the order when it comes back
-            sent = Sent(MessageType.TRAIN, node, self._server.round)
-            self._mail.send(sent, with_bytes(order), STALE * self._server.deployment.deadline_s)
+            masks = self._stages.attached.get(client, b"")
+            sent = Sent(MessageType.TRAIN, node, self._server.round, self._stages.name)
+            if masks or not self._secure:
+                self._mail.send(sent, with_bytes(order, masks), STALE * self._server.deployment.deadline_s)
+                self._quiet_since = self._clock()
+
+    def _ask(self, client: int, request: bytes) -> None:
+        """Send a request of a stage, which is not delivered when the stage is over."""
+        node = self._nodes.node(client)
+        if node is not None:
+            sent = Sent(STAGE, node, self._server.round, self._stages.name)
+            self._mail.send(sent, with_bytes(request), self._server.deployment.deadline_s)
             self._quiet_since = self._clock()

@@ -15,22 +15,31 @@ from fedcef.core.disk import PrivateDisk
 from fedcef.core.parts import is_path
 from fedcef.deployment import ClientStore, Worker
 from fedcef.deployment.client_problem import one_client, problem_of_client
+from fedcef.deployment.secure_sums import Masks
 from fedcef.flower.settings import Values, client_number, experiment, state_folder
 from fedcef.problems.problem import Problem
 from fedcef.runs.lock import locked
 from fedcef.runs.settings import Settings
+from fedcef.secure.store import SessionStore
 
 
-def handle(order: bytes, run_config: Values, node_config: Values) -> bytes:
-    """The reply to an order."""
+def handle(order: bytes, run_config: Values, node_config: Values, secure: bytes = b"") -> bytes:
+    """The reply to an order; in a secure run what the masks are made of came with it."""
     settings, client = experiment(run_config, node_config), client_number(node_config)
     folder = state_folder(run_config, node_config, client)
     worker = _worker(settings.model_dump_json(by_alias=True), client, folder)
     with locked(folder / "lock", wait=True, mode=PrivateDisk.dir_mode):
         try:
-            return worker.handle(order)
+            return worker.handle(order, _masks(settings, folder, client, secure))
         finally:
             worker.store.forget()  # another process may do the next round, and states are large
+
+
+def _masks(settings: Settings, folder: Path, client: int, secure: bytes) -> Masks | None:
+    if settings.secure is None or not secure:
+        return None
+    store, share = SessionStore(folder, client), settings.secure.threshold
+    return lambda run, round_: store.masking(secure, run, round_, share)
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,16 @@
+"""A client's answer to a stage of secure aggregation, from its session on its disk."""
+
+from __future__ import annotations
+
+from fedcef.core.disk import PrivateDisk
+from fedcef.flower.settings import Values, client_number, state_folder
+from fedcef.runs.lock import locked
+from fedcef.secure.store import SessionStore
+
+
+def handle_stage(request: bytes, run_config: Values, node_config: Values) -> bytes:
+    """The reply to a request."""
+    client = client_number(node_config)
+    folder = state_folder(run_config, node_config, client)
+    with locked(folder / "lock", wait=True, mode=PrivateDisk.dir_mode):
+        return SessionStore(folder, client).handle(request)

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test coverage test-flower test-browser faults faults-quick faults-day lint bench fuzz docs notebooks compare-runs mutants wheel release clean
+.PHONY: setup demo test coverage test-flower test-browser faults faults-quick faults-day lint bench fuzz docs publish-docs notebooks compare-runs mutants wheel release clean
 
 # What a target installs: an extra of pyproject.toml, noted by a file in the environment.
 $(VENV)/.has-demo: EXTRAS := data,plot
@@ -82,6 +82,11 @@ docs: $(VENV)/.has-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/docs
 
+# One version of the site among others, on the branch gh-pages; the workflow calls it.
+publish-docs: $(VENV)/.has-docs
+	$(PIP) mike
+	tools/docs/publish.sh $(BIN)
+
 notebooks: $(VENV)/.has-docs
 	$(BIN)/python tools/docs/execute_notebooks.py
 
@@ -98,7 +103,8 @@ mutants: $(VENV)/.has-test
 wheel:
 	PYTHON=$(PYTHON) tools/check_wheel.sh
 
-# What a release is made of, in dist/: built, checked, tried with every supported Python that is here, with checksums.
+# What a release is made of, in dist/: built, checked, tried with every supported Python that is here, with a bill of
+# materials and checksums.
 release:
 	PYTHON=$(PYTHON) tools/check_wheel.sh release dist
 

@@ -2,8 +2,8 @@
 
     morning     a client's disk is full, then the server's; somebody resumes with other settings, and is refused
     noon        the run goes on; a second server is started on its folder, and is refused; all nodes are restarted
-    afternoon   the server moves to another folder, from its backup, and gets a new certificate; meanwhile one client
-                has lost its disk, and another was put back from an old backup
+    afternoon   the server moves to another folder, from its backup, whose log has a flipped bit, and gets a new
+                certificate; meanwhile one client has lost its disk, and another was put back from an old backup
     evening     the run goes on there, with more rounds than it was begun with, to the end
 
 Nothing may be lost: at the end the replica is, bit for bit, that of a run in which the same clients took part and those
@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 from deployment.setting import equal, replayed
-from faults.network import HERE, REPOSITORY
+from faults.network import CODE, HERE
 from faults.plan import Event, Plan
 from fedcef.deployment import ClientStore, Coordinator
 from fedcef.runs.experiments import load_settings
@@ -32,7 +32,11 @@ from fedcef.runs.reader import RunReader
 from flower.deployment import Deployment, send
 
 CLIENTS, ROUNDS, MORE = 3, 9, 11
-SETTINGS = f"num_clients={CLIENTS} deployment.min_clients={CLIENTS} deployment.deadline_s=120 deployment.identity=key"
+DEADLINE_S = 60.0
+SETTINGS = (
+    f"num_clients={CLIENTS} deployment.min_clients={CLIENTS} deployment.deadline_s={DEADLINE_S:g} "
+    "deployment.identity=key"
+)
 DISKS = [
     Event(0, "client's disk is full", 0, 0),
     Event(1, "server's disk is full", 1, None, "append round_log.bin, half written"),
@@ -45,8 +49,8 @@ class Day(Deployment):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, app=HERE / "app")
-        self.plan = Plan.write(folder / "plan", 1, 120.0, DISKS)
-        self.environment |= {"FEDCEF_FAULTS": str(self.plan.folder), "PYTHONPATH": str(REPOSITORY)}
+        self.plan = Plan.write(folder / "plan", 1, DEADLINE_S, DISKS)
+        self.environment |= {"FEDCEF_FAULTS": str(self.plan.folder), "PYTHONPATH": CODE}
         self.folder_of_the_run = folder / "run"
         self.plain = folder / "plain"  # the same app without faults
         shutil.copytree(self.app, self.plain)
@@ -87,10 +91,22 @@ class Day(Deployment):
                 send(number, signal.SIGTERM)
         self.wait_for("the server to stop", lambda: not (self.folder_of_the_run / "lock").exists())
 
+    def stop(self, *clients: int) -> None:
+        for client in clients:
+            os.killpg(self.nodes[client].pid, signal.SIGTERM)
+        for client in clients:
+            self.nodes[client].wait(STEP_S)
+
     def restart(self, client: int) -> None:
-        os.killpg(self.nodes[client].pid, signal.SIGTERM)
-        self.nodes[client].wait(STEP_S)
+        self.stop(client)
         self.nodes[client] = self.supernode(client, name=f"node-{client}")
+
+
+def flip_a_bit(path: Path) -> None:
+    """In the last entry of a log."""
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 4
+    path.write_bytes(data)
 
 
 def play(folder: Path) -> list[str]:
@@ -102,6 +118,7 @@ def play(folder: Path) -> list[str]:
     with Day(folder) as day:
         day.credentials(nodes=CLIENTS)
         superlink = day.superlink("--database", str(folder / "superlink.db"))
+        tell("the SuperLink is there")
         for client in range(CLIENTS):
             day.register(client)
             day.nodes[client] = day.supernode(client)
@@ -110,6 +127,7 @@ def play(folder: Path) -> list[str]:
 
         day.flwr("morning", app=day.app, changes=f"rounds={ROUNDS}", out=str(day.folder_of_the_run))
         day.until_said("No space left on device", "morning")
+        day.until_said(f"Go on with the same command and --run-config 'resume=\"{day.folder_of_the_run}", "morning")
         tell(f"disks were full: {len(day.plan.happened())} times; {day.rounds()} rounds are over")
         day.flwr("changed", app=day.plain, changes=f"rounds={ROUNDS} local_lr=0.5", resume=str(day.folder_of_the_run))
         day.until_said("was begun with other settings: local_lr was 0.002 and is 0.5", "changed")
@@ -131,9 +149,8 @@ def play(folder: Path) -> list[str]:
         shutil.copytree(day.folder_of_the_run, folder / "moved")
         shutil.rmtree(day.folder_of_the_run)
         day.folder_of_the_run = folder / "moved"
-        for client in range(CLIENTS):
-            os.killpg(day.nodes[client].pid, signal.SIGTERM)
-            day.nodes[client].wait(STEP_S)
+        flip_a_bit(day.folder_of_the_run / "round_log.bin")
+        day.stop(*range(CLIENTS))
         shutil.rmtree(day.states / "client-1")
         shutil.rmtree(day.states / "client-2")
         shutil.copytree(folder / "old-state", day.states / "client-2")
@@ -150,6 +167,7 @@ def play(folder: Path) -> list[str]:
 
         day.flwr("evening", app=day.plain, changes=f"rounds={MORE}", resume=str(day.folder_of_the_run))
         day.until_said("Finished", "evening")
+        day.require("round_log.bin" in day.log("evening"), "The server does not say that its log was damaged.")
         tell(day.call("fedcef", "deployment", "status", str(day.folder_of_the_run)).strip())
         judge(day, over)
     return day.violations

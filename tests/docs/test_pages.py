@@ -102,6 +102,14 @@ def test_estimators():
         assert printed == said
 
 
+def test_lying_clients():
+    pairs, _ = outputs("robustness.md")
+    assert [printed for printed, _ in pairs] == [said for _, said in pairs]
+    (table,) = [tomllib.loads(text) for language, text in blocks("robustness.md") if language == "toml"]
+    settings = Settings(**table)
+    assert settings.aggregation.trim == settings.attack.share
+
+
 def test_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pairs, names = outputs("data.md")

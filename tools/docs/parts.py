@@ -8,6 +8,7 @@ from mkdocs.structure.pages import Page
 from settings_page import options
 
 from fedcef.compressors import COMPRESSORS
+from fedcef.core.aggregation import AGGREGATIONS
 from fedcef.core.parts import options_of
 from fedcef.core.schedules import SCHEDULES
 from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
@@ -21,6 +22,7 @@ PAGES: dict[str, dict[str, tuple[str, Registry]]] = {
         "Local updates": ("local_update", LOCAL_UPDATES),
         "Server updates": ("server_update", SERVER_UPDATES),
         "Schedules": ("local_schedule", SCHEDULES),
+        "Rules of aggregation": ("aggregation", AGGREGATIONS),
     },
 }
 """For each page its groups of parts: a heading, the section of the settings, and the registry."""

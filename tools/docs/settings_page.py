@@ -17,6 +17,8 @@ from pydantic_core import PydanticUndefined
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS
+from fedcef.core.aggregation import AGGREGATIONS
+from fedcef.core.attack import Attack
 from fedcef.core.network import Network
 from fedcef.core.parts import options_of
 from fedcef.core.schedules import SCHEDULES
@@ -70,6 +72,7 @@ def page() -> str:
         *model("stop", Stopping, "When a run ends before its last round; [measures](data.md#measures)."),
         *model("store", StoreOptions, "Where clients' states are kept; [scaling](scaling.md#where-states-are-kept)."),
         *model("network", Network, "A simulated network, for a clock in the records; [network](network.md)."),
+        *model("attack", Attack, "Clients that lie, in a simulation; [robustness](robustness.md#attacks)."),
         *model("privacy", Privacy, "Clipping and noise in what clients send; [privacy](privacy.md)."),
         *model("deployment", DeploymentSettings, "What a server demands; [deployment](deployment.md)."),
         "## `[algorithm]`",
@@ -85,6 +88,9 @@ def page() -> str:
         "## `[local_schedule]`, `[server_schedule]`",
         "Default: `constant`. A factor on `local_lr` or `server_lr`.",
         registry(SCHEDULES),
+        "## `[aggregation]`",
+        "Default: `mean`. What the server makes of the clients' vectors; [robustness](robustness.md).",
+        registry(AGGREGATIONS),
         "## `[local_update]`",
         "Default: the method's own, for most of them `sgd`; [a local optimiser](extend.md#a-local-optimiser).",
         registry(LOCAL_UPDATES),
@@ -204,7 +210,7 @@ def values_of(hint: Any) -> str:
 
 def is_section(hint: Any) -> bool:
     """Whether an annotation stands for a section of its own."""
-    return isinstance(hint, type) and (issubclass(hint, BaseModel) or hint.__name__ == "Schedule")
+    return isinstance(hint, type) and (issubclass(hint, BaseModel) or hint.__name__ in ("Schedule", "Aggregation"))
 
 
 def ranged(words: str, metadata: Iterable[Any]) -> str:

@@ -42,11 +42,12 @@ def register(app: typer.Typer) -> None:
 def list_() -> None:
     """Show all names: methods, compressors, data sets and more.
 
-    Also regularisers, schedules, updates, partitions, models, gradient oracles, stores, workers, networks and
-    experiments, each with a line on what it is.
+    Also regularisers, schedules, rules of aggregation, updates, partitions, models, gradient oracles, stores, workers,
+    networks and experiments, each with a line on what it is.
     """
     from fedcef.algorithms import ALGORITHMS
     from fedcef.compressors import COMPRESSORS
+    from fedcef.core.aggregation import AGGREGATIONS
     from fedcef.core.schedules import SCHEDULES
     from fedcef.core.training import OracleName
     from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
@@ -65,6 +66,7 @@ def list_() -> None:
         "compressor.name": {name: _line(kind) for name, kind in COMPRESSORS.items()},
         "regularizer.name": {name: _line(kind) for name, kind in REGULARIZERS.items()},
         "local_schedule.name, server_schedule.name": {name: _line(kind) for name, kind in SCHEDULES.items()},
+        "aggregation.name": {name: _line(kind) for name, kind in AGGREGATIONS.items()},
         "local_update.name": {name: _line(kind) for name, kind in LOCAL_UPDATES.items()},
         "server_update.name": {name: _line(kind) for name, kind in SERVER_UPDATES.items()},
         "data.name": {name: _line(kind) for name, kind in DATA.items()}
@@ -91,7 +93,7 @@ def list_() -> None:
             table.add_row(name, line)
         console.print(table)
         console.print()
-    tell("A class of your own is named by its import path: --set algorithm.name=my_package.my_method:MyMethod")
+    tell("Your own class is named by its import path: --set algorithm.name=my_package.my_method:MyMethod")
 
 
 def _line(thing: object) -> str:

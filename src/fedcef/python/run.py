@@ -11,6 +11,8 @@ from torch import nn
 
 from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import COMPRESSORS, Compressor
+from fedcef.core.aggregation import Aggregation, Mean
+from fedcef.core.attack import Attack
 from fedcef.core.errors import ConfigError
 from fedcef.core.network import Network
 from fedcef.core.parts import make
@@ -55,12 +57,14 @@ def run(
     clip_norm: float | None = None,
     clients_per_round: int | None = None,
     weighting: Weighting = "uniform",
+    aggregation: Aggregation | Mapping[str, Any] | str = Mean(),
     local_schedule: Schedule | str = Constant(),
     server_schedule: Schedule | str = Constant(),
     compressor: Compressor | str | None = None,
     budget: int | str | None = None,
     averaging: float = 0.0,
     network: Network | Mapping[str, Any] | None = None,
+    attack: Attack | Mapping[str, Any] | str | None = None,
     oracle: OracleName = "auto",
     precision: Precision = "float32",
     micro_batch: int = 0,
@@ -98,6 +102,8 @@ def run(
         clip_norm: Largest norm of a client's gradient; None or 0 = no limit.
         clients_per_round: How many take part in a round; None or 0 = all.
         weighting: How clients count: "uniform", or "samples" by how many they have.
+        aggregation: What the server makes of the clients' vectors: "mean", or a rule that bounds what a few can do,
+            such as "median" or {"name": "trimmed_mean", "trim": 0.1} (docs/robustness.md).
         local_schedule: A factor on local_lr (`fedcef.core.schedules`), or its name.
         server_schedule: A factor on server_lr, likewise.
         compressor: In place of the algorithm's; by name with its defaults, and "auto" is chosen for the budget.
@@ -106,6 +112,7 @@ def run(
             is returned; 0 = the last round's model.
         network: What the clients' links are like, e.g. {"preset": "lte"}: records then have a clock, and clients may
             come too late (docs/network.md); None = no clock.
+        attack: Clients that lie, e.g. "sign_flip" or {"name": "scaling", "share": 0.1}, to see what a rule is worth.
         oracle: How gradients are computed.
         precision: The arithmetic of gradients.
         micro_batch: How many samples of a step go through the model at a time; 0 = all.
@@ -115,8 +122,8 @@ def run(
         cohort_chunk: How many of a cohort's clients are in memory at a time; 0 = all.
         workers: Who does the clients' work: "local", "distributed" (the default under torchrun), "ray" or "ray:4".
         watch: Called with every evaluated record and, if it takes two arguments, a copy of the model as it is then.
-        out: A folder to keep the run in, for `fedcef plot` and `report` and to go on with it.
-        resume: Go on with the run in `out`; one that is finished is read, or goes on if `rounds` are more than it has,
+        out: A folder to keep the run in, for `fedcef plot` and `report` and to resume it.
+        resume: Continue the run in `out`; a finished one is read, or extended if `rounds` is more than it has,
             and where there is none it begins.
         label: What the run is called in reports.
         snapshot_every: Rounds between snapshots in `out`; 0 = none, then a run that was cut off begins again.
@@ -128,7 +135,7 @@ def run(
         >>> history = run(problem, FedCEF(local_lr=0.1, compressor=TopK(ratio=0.01)), rounds=100)
     """
     if out is None and resume:
-        raise ConfigError("resume goes on with the run in a folder; give the folder as `out`.")
+        raise ConfigError("resume continues the run in a folder; give the folder as `out`.")
     options: dict[str, Any] = {
         "rounds": rounds,
         "seed": seed,
@@ -139,11 +146,13 @@ def run(
         "clip_norm": clip_norm,
         "clients_per_round": clients_per_round,
         "weighting": weighting,
+        "aggregation": aggregation,
         "local_schedule": local_schedule,
         "server_schedule": server_schedule,
         "budget": budget,
         "averaging": averaging,
         "network": network,
+        "attack": attack,
         "oracle": oracle,
         "precision": precision,
         "micro_batch": micro_batch,
@@ -186,7 +195,7 @@ def _run_in_memory(problem: Problem, algorithm: Algorithm, training: Training, w
     except KeyboardInterrupt:
         stop = Interrupted(history())
         stop.add_note(
-            "Interrupted: what was recorded is the exception's `history`.  With out= a folder the run could go on."
+            "Interrupted: what was recorded is the exception's `history`.  With out= a folder the run could be resumed."
         )
         raise stop from None
     return history()

@@ -42,6 +42,7 @@ def premises(config: Settings, problem: Problem, algorithm: FedCEF, q2: float | 
         "budget": config.budget > 0,
         "compressor auto": isinstance(algorithm.compressor, Auto),
         "privacy": config.privacy is not None,
+        "aggregation": not config.aggregation.is_mean(everyone),
     }
     return [
         _without("every f_i is smooth", kinks),

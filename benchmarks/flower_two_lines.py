@@ -36,6 +36,8 @@ APPS = {name: HERE.parent / "examples" / f"flower_quickstart_{name}" for name in
 SEEDS = (1, 2, 3)
 STUDIED = (101, 102, 103)
 PLAIN = {"up": "identity", "down": "identity"}
+HELD = """import functools, fedcef.problems.data.datasets as d; d.load = functools.lru_cache(d.load); d.load("mnist")"""
+"""A module that reads the data when it is imported: not for every message."""
 LOCAL = '[superlink.local]\naddress = ":local:"\n'
 
 
@@ -141,8 +143,10 @@ def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = Fa
             tempfile.TemporaryDirectory() as place,
             tools.Deployment(Path(place) / "lab", secure=False, app=APPS[name]) as lab,
         ):
+            (lab.folder / "held.py").write_text(HELD)
+            lab.environment["PYTHONPATH"] = f"{lab.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
             lab.superlink()
-            supernodes = [lab.supernode(number, warm=True) for number in range(nodes)]
+            supernodes = [lab.supernode(number, warm="held") for number in range(nodes)]
             lab.connected(*(f"node-{number}" for number in range(nodes)))
             more = options | {"timeout": 60 if kill else 600}
             folders = {seed: Path(place) / f"seed-{seed}" for seed in SEEDS}
@@ -152,7 +156,7 @@ def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = Fa
                 past(lab, runs[SEEDS[0]], folders[SEEDS[0]], rounds // 3)
                 supernodes[1].kill()
                 supernodes[1].wait()
-                lab.supernode(1, name="node-1-again", warm=True)
+                lab.supernode(1, name="node-1-again", warm="held")
             for seed, folder in folders.items():
                 ended(lab, runs[seed], folder)
                 left_out = lab.log(folder.name).count("is left out")

@@ -83,15 +83,15 @@ class Deployment:
         return address
 
     def supernode(
-        self, client: int, *, key: int | None = None, name: str = "", address: str = "", warm: bool = False
+        self, client: int, *, key: int | None = None, name: str = "", address: str = "", warm: str = ""
     ) -> subprocess.Popen:
-        """A client's SuperNode, with its own key unless another is given; by a gate where one is given."""
+        """A client's SuperNode, with its own key unless another is given; by a gate, or warm with a module."""
         mine = self.secrets / f"node-{client if key is None else key}.key"
         tls = ["--root-certificates", f"{self.secrets}/ca.crt", "--auth-supernode-private-key", str(mine)]
         how = tls if self.secure else ["--insecure"]
         config = f"partition-id={client} state-dir='{self.states}'"
         where = ["--superlink", address or self.address, "--port", str(free_port())]
-        before = [sys.executable, "-m", "fedcef.flower.warm"] if warm else []
+        before = [sys.executable, "-m", "fedcef.flower.warm", "--import", warm] if warm else []
         return self.start(name or f"node-{client}", *before, "flower-supernode", *how, *where, "--node-config", config)
 
     def connected(self, *names: str) -> None:

@@ -64,14 +64,12 @@ def sent_to(inner, node):
 
 
 def test_a_stranger_learns_no_client_s_name_and_a_new_node_gets_the_model_at_once(tmp_path):
-    """Unless somebody is missing, who might be it: then it is asked, and gets the model with the second message."""
-    inner = Grid(app([compressed()]), state=tmp_path, clients=3)
+    """Unless it may well be an old one: then it is asked, and gets the model with the second message."""
+    inner = Grid(app([compressed()]), state=tmp_path, clients=4)
     grid = CompressedGrid(inner, **SPARSE)
-    ask(grid, [1000, 999, 998])
-    inner.join(3, node_id=50)
-    ask(grid, [1000, 50])
-    assert len(sent_to(inner, 50)) == 1
-    inner.nodes[0].online = False
+    ask(grid, [1000, 999])
+    ask(grid, [1000, 998, 997])
+    assert [len(sent_to(inner, node)) for node in (1000, 998, 997)] == [2, 1, 1]
     inner.join(4, node_id=51)
     replies = ask(grid, [999, 51])
     assert [reply.has_error() for reply in replies] == [False, False]
@@ -109,8 +107,8 @@ def test_nobody_speaks_for_a_client_that_has_just_spoken(tmp_path):
 
 
 def test_a_node_that_came_back_unnoticed_keeps_its_memory(tmp_path):
-    """Its old id still looks connected and owes nothing, so that it is taken to be new; it says that it is not."""
-    inner = Grid(app([compressed()]), state=tmp_path, clients=2)
+    """Its old id still looks connected and owes nothing, and many are new: it is taken for one, and says it is not."""
+    inner = Grid(app([compressed()]), state=tmp_path, clients=6)
     grid = CompressedGrid(inner, **SPARSE)
     ask(grid, [1000, 999])
     (run,) = grid.server.clients

@@ -86,8 +86,8 @@ class CompressedGrid(PassingGrid):
         if new:
             self.before_sending()
         present = {message.metadata.dst_node_id for message in batch}
-        missing = self.server.missing(present, self.get_node_ids)
-        orders = [self._pack(message, shared, missing) for message in batch]
+        asked = self.server.doubtful(present, self.get_node_ids)
+        orders = [self._pack(message, shared, asked) for message in batch]
         for sent in self._sent.values():
             node = sent.metadata.dst_node_id
             if node in present and not any(self.server.is_newest(one, node) for one in sent.orders.values()):
@@ -114,14 +114,14 @@ class CompressedGrid(PassingGrid):
                 replies.append(reply)
         return replies
 
-    def _pack(self, message: Message, shared: dict[str, Any], missing: set[bytes]) -> dict[str, Ordered]:
+    def _pack(self, message: Message, shared: dict[str, Any], asked: set[bytes]) -> dict[str, Ordered]:
         """Put orders in the place of a message's models."""
         records, orders = dict(message.content.items()), {}
         for name, record in message.content.array_records.items():
             if is_model(record):
                 own = None if same_model(record, shared[name]) else dict(record)
                 channel, node = self.server.channels[name], message.metadata.dst_node_id
-                records[name], orders[name] = self.server.order(channel, node, own=own, ask=channel.run in missing)
+                records[name], orders[name] = self.server.order(channel, node, own=own, ask=channel.run in asked)
         message.content = RecordDict(records)
         return orders
 

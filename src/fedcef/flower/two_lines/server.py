@@ -4,9 +4,9 @@ A node is known by the client that its disk belongs to, which its answers name, 
 it has confirmed.  Of every client the server keeps eight bytes: the memory that counts, which follows from all messages
 that have arrived.  Every order names it, and so decides what becomes of a message that was lost, doubled or late.
 
-A node that nobody knows is new, or an old one that was started again under another id.  Where a known node is missing
-it is asked first; else it gets the whole model, and says so if it is an old one.  Clients' names stay between each of
-them and the server.
+A node that nobody knows is new, or an old one that was started again under another id.  Where the latter is likely it
+is asked first; else it gets the whole model, and says so if it is an old one.  Clients' names stay between each of them
+and the server.
 """
 
 from __future__ import annotations
@@ -100,19 +100,21 @@ class Server:
                 channel.advance(model)
         return shared, new
 
-    def missing(self, present: set[int], connected: Callable[[], Iterable[int]]) -> set[bytes]:
-        """The runs of which a known node is not connected, or owes an answer: one of those present may be it."""
+    def doubtful(self, present: set[int], connected: Callable[[], Iterable[int]]) -> set[bytes]:
+        """The runs in which a node that nobody knows may well be an old one: it is asked before it is sent the model.
+
+        So it is where a known node is not connected or owes an answer, or where most of those connected are known.
+        """
         runs = {channel.run for channel in self.channels.values()}
         strange = {run for run in runs if any((run, node) not in self.known for node in present)}
-        known = {key: one for key, one in self.known.items() if key[0] in strange}
-        if not known:
-            return set()
-        here = set(connected())
-        return {
-            run
-            for (run, node), one in known.items()
-            if node not in here or self._newest.get((run, node), one.order) != one.order
-        }
+        here = set(connected()) | present if strange and self.known else set()
+        found = set()
+        for run in strange:
+            known = {node: one for (of, node), one in self.known.items() if of == run}
+            owing = [node for node, one in known.items() if self._newest.get((run, node), one.order) != one.order]
+            if owing or not here >= set(known) or len(here) < 2 * len(known):
+                found.add(run)
+        return found
 
     def order(
         self, channel: Channel, node: int, *, own: Model | None = None, ask: bool = False, need: Answer | None = None

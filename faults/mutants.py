@@ -44,7 +44,7 @@ def log_order() -> Iterator[None]:
     """The round is logged before the replies that it came from."""
     commit = ServerState.commit
 
-    def log_first(self, accepted, ended, note):
+    def log_first(self, accepted, ended, note, *total):
         append, keep = self.replies.append, []
         with patch.object(self.replies, "append", lambda *entry: keep.append(entry)):
             log = self.log.append
@@ -54,7 +54,7 @@ def log_order() -> Iterator[None]:
                 append(*keep[0])
 
             with patch.object(self.log, "append", then_replies):
-                commit(self, accepted, ended, note)
+                commit(self, accepted, ended, note, *total)
 
     with patch.object(ServerState, "commit", log_first):
         yield

@@ -23,6 +23,7 @@ def play(
     events: Sequence[Event],
     tell: Callable[[str], None],
     seconds: float = float("inf"),
+    warm: bool = False,
 ) -> Watch:
     """Play these events in a new folder, or go on in one that was left; what is returned has seen it all.
 
@@ -36,7 +37,7 @@ def play(
     if again:
         watch.load()
     changes = f"rounds={settings.rounds} deployment.deadline_s={settings.deployment.deadline_s:g}"
-    with Network(folder, settings.num_clients) as network:
+    with Network(folder, settings.num_clients, warm) as network:
         network.begin(set=changes, **{"resume" if again else "out": str(watch.run)})
         while _until_the_server_ends(network, watch, began + seconds, tell) and not watch.is_over:
             watch.server_died()

@@ -1,8 +1,10 @@
-"""The fault suite: python -m faults.run [--seed 1] [--rounds 42] [--deadline 30] [--keep FOLDER [--for SECONDS]]
+"""The fault suite: python -m faults.run [--seed 1] [--rounds 42] [--warm] [--keep FOLDER [--for SECONDS]]
 
 A real Flower deployment on this machine, with at least 300 faults, then a thousand and more in one process.
 Writes runs/faults.json and a table; exit code 1 if anything did not hold.  The numbers in docs/reliability.md are those
 of faults/results.json, which `--out faults/results.json` writes anew.
+
+With `--warm` SuperNodes are started by fedcef.flower.warm: less than half the processor time.
 
 With `--for` play pauses after so long, with exit code 3: all processes are killed, and the same command goes on.
 """
@@ -34,7 +36,7 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fedcef-faults-"))
     settings = deployed_settings(given.rounds, given.deadline)
     events = make_plan(given.seed, settings.rounds, settings.num_clients)
-    watch = play(folder / "deployment", given.seed, settings, events, _tell, given.seconds)
+    watch = play(folder / "deployment", given.seed, settings, events, _tell, given.seconds, given.warm)
     if not watch.is_over:
         print(f"Paused after {watch.rounds} rounds, with {len(watch.violations)} violations so far.")
         return PAUSED
@@ -46,7 +48,8 @@ def main() -> int:
         deployment["violations"].append(f"Only {deployment['events']} faults have happened.")
     deployment["violations"] += [f"{kind!r} has not happened." for kind in deployment["did not occur"]]
     results = {
-        "command": f"python -m faults.run --seed {given.seed} --rounds {given.rounds} --deadline {given.deadline:g}",
+        "command": f"python -m faults.run --seed {given.seed} --rounds {given.rounds} --deadline {given.deadline:g}"
+        + " --warm" * given.warm,
         "seconds": round(watch.seconds + time.monotonic() - began),
         "loopback": loopback,
         "deployment": deployment,
@@ -70,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--loopback", type=int, default=1000, help="faults of the first stage")
     parser.add_argument("--keep", type=Path, help="keep disks and logs in this folder")
     parser.add_argument("--out", type=Path, default=Path("runs") / "faults.json", help="where the numbers go")
+    parser.add_argument("--warm", action="store_true", help="SuperNodes whose messages find everything imported")
     parser.add_argument("--for", dest="seconds", type=float, default=float("inf"), help="pause after so long")
     given = parser.parse_args()
     if given.seconds < float("inf") and not given.keep:

@@ -116,20 +116,20 @@ class FaultyCoordinator(Coordinator):
             self.trouble.at("after a reply")
         return verdict
 
-    def close_round(self, now):
+    def close_round(self, now, *total):
         self.trouble.at("before the end")
-        record = super().close_round(now)
+        record = super().close_round(now, *total)
         self.trouble.at("after the end")
         self.trouble.round = self.round
         return record
 
-    def _noted_commit(self, accepted, ended, note):
+    def _noted_commit(self, accepted, ended, note, *total):
         """Who is about to take part, by the frame that tells whether they did."""
         frame = hashlib.sha256(ended.frame).hexdigest()
         members = {str(one.client): one.result.base is None for one in accepted}
         round_ = self.round
         self.trouble.note(round=round_, frame=frame, members=members)
-        self._commit(accepted, ended, note)
+        self._commit(accepted, ended, note, *total)
         self.trouble.note(round=round_, logged=frame)
         if note["largest_median"]:
             self.trouble.plan.usual_size_is_known()

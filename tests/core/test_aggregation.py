@@ -1,14 +1,25 @@
 """The rules by hand: what they make of a few vectors, what a few vectors can do to them, and when they are the mean."""
 
 import math
+import tomllib
+from dataclasses import dataclass
 
 import pytest
 import torch
 
 from fedcef.algorithms.received import mean_of
-from fedcef.core.aggregation import AGGREGATIONS, GeometricMedian, Mean, Median, NormClipping, TrimmedMean
+from fedcef.core.aggregation import (
+    AGGREGATIONS,
+    Aggregation,
+    GeometricMedian,
+    Mean,
+    Median,
+    NormClipping,
+    TrimmedMean,
+)
 from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
+from fedcef.runs.settings import Settings
 from fedcef.wire import Dense
 
 FIVE = torch.tensor([[1.0, 0.0], [2.0, -1.0], [4.0, 8.0], [3.0, 1.0], [1000.0, -999.0]], dtype=torch.float64)
@@ -123,3 +134,21 @@ def test_a_rule_is_named_like_every_part():
     ):
         with pytest.raises(ConfigError, match=says):
             Training(aggregation=wrong)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOf(Aggregation):
+    """The vector of one client."""
+
+    place: int = 0
+    """Whose."""
+
+    def combine(self, vectors, memory):
+        return vectors[self.place], memory
+
+
+def test_a_rule_of_ones_own_is_named_by_its_import_path():
+    section = {"name": f"{__name__}:OneOf", "place": 2}
+    settings = Settings(aggregation=section)
+    assert settings.aggregation == OneOf(place=2)
+    assert Settings(**tomllib.loads(settings.to_toml())).aggregation == OneOf(place=2)

@@ -86,7 +86,7 @@ def test_sweep_then_again(fedcef, tmp_path):
 
     again = fedcef("sweep", "demo", *TINY, *lists, "--out", out)
     assert again.code == 0, again.err
-    assert again.sentence == "4/4 done before"
+    assert again.sentence == "4/4 done already"
     other = fedcef("sweep", "demo", *TINY, *lists, "--set", "batch_size=8", "--out", out)
     assert other.code == 2
     assert "other settings" in other.sentence
@@ -146,12 +146,12 @@ def test_frontier_then_plot(fedcef, tmp_path):
     assert result.code == 0, result.err
     assert "4/4 done" in result.err
     assert "●" in result.out
-    for name in ("frontier.png", "frontier.pdf", "frontier.csv", "frontier.html", "summary.csv", "report.html"):
+    for name in ("frontier.png", "frontier.pdf", "frontier.csv", "summary.csv", "report.html"):
         assert (tmp_path / "out" / name).stat().st_size > 100
     rows = list(csv.DictReader((tmp_path / "out" / "frontier.csv").read_text().splitlines()))
     assert [(row["label"], row["seeds"]) for row in rows] == [("r=0.01 / 0.05, log3", "2"), ("uncompressed", "2")]
     again = fedcef("frontier", "frontier_digits", *TINY, *lists, "--out", tmp_path / "out")
-    assert again.sentence == "4/4 done before"
+    assert again.sentence == "4/4 done already"
 
     plotted = fedcef("plot", tmp_path / "out", "--frontier", "--references", "frontier_mnist", "--out", tmp_path / "p")
     assert plotted.code == 0, plotted.err
@@ -165,7 +165,7 @@ def test_frontier_without_variants_takes_a_grid(fedcef, tmp_path):
     )
     result = fedcef("frontier", tmp_path / "tiny.toml", "--only", "r=0.1 log3, lossy 0.5", "--out", tmp_path / "out")
     assert result.code == 0, result.err
-    assert "tiny has no [[compare]] entries; a default grid takes their place:" in result.out
+    assert "tiny has no [[compare]] entries; a default grid is used instead:" in result.out
     assert "r=0.01 uniform4, increment" in result.out
     assert "1/1 done" in result.err
 
@@ -191,7 +191,7 @@ def test_ctrl_c_before_anything_is_kept_offers_no_resume(fedcef, monkeypatch, tm
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.toml").write_text("")
     monkeypatch.setattr("fedcef.runs.folder.RunFolder.new", lambda path: RunFolder(path))
-    assert fedcef("run", "demo", *TINY, "--out", "run").sentence.endswith("Go on with: fedcef run --resume run")
+    assert fedcef("run", "demo", *TINY, "--out", "run").sentence.endswith("Resume with: fedcef run --resume run")
 
 
 def test_list_names_everything(fedcef):

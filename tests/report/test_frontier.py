@@ -53,7 +53,7 @@ def test_families_share_colours_by_uplink_and_markers_by_downlink(make_run):
 def test_files_and_their_content(records, tmp_path):
     found = find_frontier(records, [(HOSTILE, 5e6, 0.9), ("only bytes", 1e6, None)])
     paths = write_frontier(found, records, tmp_path / "new")
-    assert [path.name for path in paths] == ["frontier.png", "frontier.pdf", "frontier.csv", "frontier.html"]
+    assert [path.name for path in paths] == ["frontier.png", "frontier.pdf", "frontier.csv", "report.html"]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert paths[1].read_bytes().startswith(b"%PDF-")
     rows = list(csv.DictReader(paths[2].read_text().splitlines()))

@@ -32,7 +32,7 @@ def test_variants_share_a_hue_and_tell_of_ratio_and_downlink(make_run):
     folders = [run("much", 0.1, "increment"), run("little", 0.01, "increment"), run("dense", 0.1, "dense")]
     found = looks(folders)
     assert found["much"].color == found["dense"].color == "#0072b2"
-    assert found["little"].color == "#004a74"
+    assert (found["little"].color, found["little"].dark) == ("#003350", "#c0e0f3")
     assert (found["much"].dash, found["dense"].dash) == ((), (5, 2))
     assert {look.symbol for look in found.values()} == {"circle"}
     assert looks(folders[1:2])["little"] == found["little"]
@@ -42,7 +42,7 @@ def test_many_variants_of_one_method_all_differ(make_run):
     folders = [make_run(f"v{i}", label=f"variant {i}") for i in range(40)]
     found = looks(folders)
     assert len(set(found.values())) == 40
-    assert {look.color for look in found.values()} <= {"#0072b2", "#004a74", "#4c9cc9"}
+    assert {look.color for look in found.values()} <= {"#0072b2", "#00507d"}
 
 
 def test_other_names_have_a_look_too():

@@ -23,7 +23,7 @@ COLORS = {"finished": "", "diverged": "yellow", "failed": "red"}
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs in folders below `out`, and the command that goes on with them."""
+    """Runs in folders below `out`, and the command that resumes them."""
 
     runs: tuple[Planned, ...]
     out: Path
@@ -57,11 +57,12 @@ class Batch:
         """
         with together() as processes:
             if processes is not None:
-                raise ConfigError("torchrun splits one run over processes; begin this command without it.")
+                raise ConfigError("torchrun splits one run over processes; start this command without it.")
         outcomes = self._outcomes(jobs)
         ended = [o.planned.path for o in outcomes if o.status != "failed"]
         for parent in dict.fromkeys(path.parent for path in ended):
-            show_report([path for path in ended if path.parent == parent], parent)
+            page = frontier is None or parent != self.out  # a frontier begins the page that it would have a second of
+            show_report([path for path in ended if path.parent == parent], parent, page)
         if ended:
             write_summary(outcomes, self.out / "summary.csv")
             tell(f"Wrote {self.out / 'summary.csv'}")
@@ -81,10 +82,10 @@ class Batch:
         before = {planned.path: status(planned) for planned in self.runs}
         ended = {p.path: Outcome(p, before[p.path]) for p in self.runs if before[p.path] in ("finished", "diverged")}
         if ended:
-            say(f"{len(ended)}/{len(self.runs)} done before")
+            say(f"{len(ended)}/{len(self.runs)} done already")
         for outcome in ended.values():
             if outcome.status == "diverged":
-                say(f"{outcome.planned.name} diverged before; it is not run again", "yellow")
+                say(f"{outcome.planned.name} diverged in an earlier attempt; it is not run again", "yellow")
         left = [planned for planned in self.runs if planned.path not in ended]
         work = side_by_side(left, jobs, lambda note: say(note, "yellow")) if jobs > 1 else one_by_one(left, progress)
         try:
@@ -95,6 +96,6 @@ class Batch:
                     done = f"{len(ended)}/{len(self.runs)} done"
                     say(f"{done}: {outcome.planned.name} {outcome.status}{why}", COLORS[outcome.status])
         except KeyboardInterrupt:
-            say(f"Interrupted, {len(ended)}/{len(self.runs)} done.  Go on with: {self.command}")
+            say(f"Interrupted, {len(ended)}/{len(self.runs)} done.  Resume with: {self.command}")
             sys.exit(130)
         return [ended[planned.path] for planned in self.runs]

@@ -48,6 +48,9 @@ def report(
     uplink: Annotated[float, typer.Option("--uplink", help="Mbit/s of a client's simulated uplink.")] = 1.0,
     downlink: Annotated[float, typer.Option("--downlink", help="Mbit/s of its downlink.")] = 10.0,
     latency: Annotated[float, typer.Option("--latency", help="Milliseconds a round waits for the network.")] = 50.0,
+    computing: Annotated[
+        bool, typer.Option("--computing", help="Count the time to compute, per client, in network time.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Write one page that compares runs.
@@ -67,7 +70,7 @@ def report(
         if not inside:
             raise ConfigError(f"{path} holds no runs; give folders that `fedcef run` or `fedcef compare` wrote.")
     folders = [folder for inside in found.values() for folder in inside]
-    link = ClientLink(uplink, downlink, latency)
+    link = ClientLink(uplink, downlink, latency, computing)
     records = load_runs(folders)
     show_table(folders)
     if out == default_folder(runs) / "report.html":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +16,23 @@ from fedcef.core.errors import ConfigError
 if TYPE_CHECKING:
     from fedcef.runs.settings import Reference
 
-console = Console(width=None if sys.stdout.isatty() else 110)
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 110)
 errors = Console(stderr=True)
 
 
 def tell(line: str) -> None:
     """A plain line on standard output: no markup is read from it, no line is broken in it."""
     console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def hang(text: str, indent: int) -> list[str]:
+    """Text in lines of the terminal's width, the second and later ones indented; no word is broken."""
+    width = max(console.width, indent + 20)
+    first = " " * (len(text) - len(text.lstrip()))
+    return textwrap.wrap(
+        text.lstrip(), width, initial_indent=first, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False, replace_whitespace=False, drop_whitespace=True,
+    )  # fmt: skip
 
 
 def say(sentence: str, style: str = "") -> None:
@@ -35,14 +47,14 @@ def show_table(folders: Sequence[Path]) -> None:
     console.print(make_table(load_runs(folders)))
 
 
-def show_report(folders: Sequence[Path], out: Path) -> None:
-    """The table on the terminal, the figure and the page in `out`."""
+def show_report(folders: Sequence[Path], out: Path, page: bool = True) -> None:
+    """The table on the terminal, the figure and, unless another will write it, the page in `out`."""
     from fedcef.report import write_report
 
     if not folders:
         raise ConfigError("There are no runs to plot; give folders that `fedcef run` or `fedcef compare` wrote.")
     show_table(folders)
-    for path in write_report(folders, out):
+    for path in write_report(folders, out, page):
         tell(f"Wrote {path}")
 
 

@@ -15,15 +15,16 @@ from fedcef.report.page.document import write_groups, write_page
 from fedcef.report.page.frontier import write_frontier_page
 
 
-def write_report(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Writes `figure.png`, `figure.pdf` and `report.html` about the run folders into `out`."""
+def write_report(folders: Sequence[Path], out: Path, page: bool = True) -> list[Path]:
+    """Writes `figure.png`, `figure.pdf` and, unless another will, `report.html` about the run folders into `out`."""
     records = load_runs(folders)
     _make(out)
-    paths = [out / "figure.png", out / "figure.pdf", out / "report.html"]
-    draw_figure(records, paths[0])
-    draw_figure(records, paths[1])
-    write_page(records, paths[2])
-    return paths
+    paths = [out / "figure.png", out / "figure.pdf"]
+    for path in paths:
+        draw_figure(records, path)
+    if page:
+        write_page(records, out / "report.html")
+    return [*paths, *([out / "report.html"] if page else [])]
 
 
 def write_paper(folders: Sequence[Path], out: Path) -> list[Path]:
@@ -38,9 +39,9 @@ def write_paper(folders: Sequence[Path], out: Path) -> list[Path]:
 
 
 def write_frontier(found: Frontier, records: Sequence[RunRecord], out: Path) -> list[Path]:
-    """Writes `frontier.png`, `.pdf`, `.csv` and `.html` into `out`."""
+    """Writes `frontier.png`, `.pdf` and `.csv`, and `report.html` that begins with the frontier, into `out`."""
     _make(out)
-    paths = [out / f"frontier.{suffix}" for suffix in ("png", "pdf", "csv", "html")]
+    paths = [*(out / f"frontier.{suffix}" for suffix in ("png", "pdf", "csv")), out / "report.html"]
     draw_frontier(found, paths[0])
     draw_frontier(found, paths[1])
     write_csv(found, paths[2])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ CLOCK = "sim_s"  # the axis of runs on a simulated network of their own
 LINK = "network_s"  # an estimate for others, over links that are all alike
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", LINK)
 _SHARES = {"f1", "f1_macro", "auc", "r2", *(name for name, (_, unit, _) in METRICS.items() if unit == "%")}
-LOG_SPAN = 20.0  # beyond this ratio a linear axis hides the small end
+LOG_SPAN = 20.0  # beyond this ratio a linear axis of losses hides the small end
+LOG_BYTES = 5.0  # and from this one an axis of bytes
 NOT_SETTINGS = ("name", "label", "out", "device", "compare", "reference")  # do not make two runs different methods
+FINGERPRINT = "data.fingerprint"  # of a problem made in Python: its start point, and perhaps its split, follow the seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,8 @@ class Method:
     label: str
     records: tuple[RunRecord, ...]
     link: ClientLink = ClientLink()
+    _curves: dict[str, Curve | None] = field(default_factory=dict, repr=False)  # those that were asked for
+    _rounds: dict[bytes, tuple[list[Any], dict[str, Column]]] = field(default_factory=dict, repr=False)
 
     @property
     def diverged(self) -> int:
@@ -81,6 +85,11 @@ class Method:
 
     def curve(self, metric: str) -> Curve | None:
         """The method's curve, or None where no round has the metric for every seed."""
+        if metric not in self._curves:
+            self._curves[metric] = self._curve(metric)
+        return self._curves[metric]
+
+    def _curve(self, metric: str) -> Curve | None:
         tables = [record.rounds for record in self.records]
         if any(metric not in t for t in tables):
             return None
@@ -90,14 +99,24 @@ class Method:
             shared = np.intersect1d(shared, other)
         if not shared.size:
             return None
-        at = [np.searchsorted(t["round"], shared) for t in tables]
-        values = np.stack([t[metric][i] for t, i in zip(tables, at, strict=True)])
-        x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in MEASURED}
-        if self.participants:
-            x["network_s"] = self.link.seconds(x, self.participants)
-        if self.has_clock:
-            x[CLOCK] = np.mean([t[CLOCK][i] for t, i in zip(tables, at, strict=True)], axis=0)
-        return Curve(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+        at, x = self._taken(shared)
+        values = [t[metric][i] for t, i in zip(tables, at, strict=True)]
+        if len(values) == 1:
+            return Curve(x, values[0], values[0], values[0])
+        return Curve(x, np.mean(values, axis=0), np.min(values, axis=0), np.max(values, axis=0))
+
+    def _taken(self, shared: Column) -> tuple[list[Any], dict[str, Column]]:
+        """Where some rounds are in every record, and what it took to get there; the same object for the same rounds."""
+        key = shared.tobytes()
+        if key not in self._rounds:
+            tables = [record.rounds for record in self.records]
+            at = [np.searchsorted(t["round"], shared) for t in tables]
+            axes = (*MEASURED, CLOCK) if self.has_clock else MEASURED
+            x = {axis: np.mean([t[axis][i] for t, i in zip(tables, at, strict=True)], axis=0) for axis in axes}
+            if self.participants:
+                x[LINK] = self.link.seconds(x, self.participants)
+            self._rounds[key] = at, x
+        return self._rounds[key]
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,7 @@ def group_runs(records: Sequence[RunRecord], link: ClientLink = ClientLink()) ->
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         settings = settings_as_text(record.config)
-        same = {k: v for k, v in settings.items() if k not in NOT_SETTINGS and not k.endswith("seed")}
+        same = {k: v for k, v in settings.items() if k not in (*NOT_SETTINGS, FINGERPRINT) and not k.endswith("seed")}
         groups.setdefault((record.label, repr(sorted(same.items()))), []).append(record)
     parts: list[list[RunRecord]] = []
     for group in groups.values():
@@ -172,7 +191,7 @@ def axes_of(items: Sequence[Method], first: str = "") -> tuple[str, ...]:
 def log_x(items: Sequence[Method], axis: str) -> bool:
     """Whether the methods' totals lie so far apart that the axis should be logarithmic."""
     ends = [end for item in items if (end := float(np.max(item.last(axis)))) > 0]
-    return bool(ends) and max(ends) > LOG_SPAN * min(ends)
+    return bool(ends) and max(ends) >= LOG_BYTES * min(ends)
 
 
 def span(items: Sequence[Method], metric: str, started: bool = False) -> tuple[float, float] | None:

@@ -24,7 +24,7 @@ COLORS = (
     ("#2f9fdc", "#8fd0f5"),
     ("#7a5c3e", "#c2a27f"),
 )
-SHADES = (0.0, -0.35, 0.3)  # how far a colour is moved towards black or white
+SHADES = ((0.0, 0.0), (-0.3, 0.35), (-0.55, 0.65), (0.35, -0.3))  # towards black or white, on light and on dark
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (5, 1.5, 1, 1.5), (1.5, 1.2), (8, 2))  # in line widths
 MARKERS = (
     ("o", "circle"),
@@ -73,12 +73,12 @@ class _Identity:
     def wanted(self) -> tuple[int, int, int, int]:
         """Colour, shade, dash and marker, if nothing else looks like that."""
         color, marker = KNOWN.get(self.method) or FREE[_hashed(self.method, len(FREE))[0]]
-        shade = 0 if not self.ratio < 0.05 else 1 if self.ratio >= 0.005 else 2
+        shade = sum(self.ratio < least for least in (0.05, 0.02, 0.005))
         return color, shade, DOWNLINKS.get(self.downlink, 0), marker
 
 
 def choose_looks(items: Sequence[Method]) -> list[Look]:
-    """A look for every method; no two are alike among 105 variants of one method."""
+    """A look for every method; no two are alike among 140 variants of one method."""
     identities = [_identity(item) for item in items]
     taken: dict[tuple[int, int, int, int], _Identity] = {}
     found: dict[_Identity, Look] = {}
@@ -139,7 +139,7 @@ def _hashed(name: str, *sizes: int) -> tuple[int, ...]:
 
 
 def _look(color: int, shade: int, dash: int, marker: int) -> Look:
-    light, dark = (_shaded(one, SHADES[shade]) for one in COLORS[color])
+    light, dark = (_shaded(one, by) for one, by in zip(COLORS[color], SHADES[shade], strict=True))
     return Look(light, dark, DASHES[dash], *MARKERS[marker])
 
 

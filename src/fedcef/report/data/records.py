@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,18 @@ class RunRecord:
         data = self.config.get("data")
         name = self.summary.get("dataset") or (data.get("name") if isinstance(data, dict) else None)
         return as_line(str(name)) if name else ""
+
+    @property
+    def experiment(self) -> str:
+        """The name of its experiment; "" where it is not known."""
+        name = self.config.get("name")
+        return as_line(name) if isinstance(name, str) else ""
+
+    @property
+    def written(self) -> date | None:
+        """The day on which the run was last written to, by its files; None where they are gone."""
+        files = (self.folder / name for name in ("summary.json", "rounds.jsonl"))
+        return next((date.fromtimestamp(path.stat().st_mtime) for path in files if path.is_file()), None)
 
     @property
     def last_round(self) -> int:

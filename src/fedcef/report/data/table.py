@@ -1,8 +1,8 @@
 """The results table: its cells as text, for the terminal and for the page."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich import box
@@ -11,13 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcef.report.data.datasets import NO_NAME, several_datasets
+from fedcef.report.data.fitted import Fitted
 from fedcef.report.data.groups import CLOCK, Method, group_runs, lead_metric, second_metric
 from fedcef.report.data.names import dataset_title
+from fedcef.report.data.noise import within_noise
 from fedcef.report.data.records import Column, RunRecord
 from fedcef.report.data.units import axis_unit, format_number
 
 BYTES = ("wire_up_bytes", "wire_down_bytes", "wire_bytes", "paper_bytes")
 CATCH_UP = "wire_catch_up_bytes"
+DISPENSABLE = ("paper total", "wall", "second", "density", "catch-up", "wire up", "wire down", "sim time", "rounds")
+"""The columns that a narrow terminal does without, the first to go first; "second" is the second measure."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Cell:
     text: str
     spread: str = ""  # standard deviation over the seeds
     best: bool = False
+    tie: bool = False  # not the best, but the spread over the seeds cannot tell
     warn: bool = False
 
 
@@ -54,6 +59,8 @@ def collect_results(items: Sequence[Method]) -> Results:
     size, unit = axis_unit(min(totals, default=0.0), max(totals, default=0.0), log=True)
     scores = [-math.inf if item.diverged else _score(item, lead) for item in items]
     best = max(scores) if len(items) > 1 else math.nan  # of one method nothing is best
+    leaders = [item for item, score in zip(items, scores, strict=True) if score == best and math.isfinite(best)]
+    least = {name: _least(items, name) for name in ("wire_bytes", "paper_bytes")}
     columns = [("wire up", "wire_up_bytes"), ("wire down", "wire_down_bytes"), ("wire total", "wire_bytes")]
     if any(item.last(CATCH_UP).max() > 0 for item in items):  # where clients were away
         columns.insert(2, ("catch-up", CATCH_UP))
@@ -62,9 +69,12 @@ def collect_results(items: Sequence[Method]) -> Results:
     time = CLOCK if any(item.has_clock for item in items) else "wall_s"
     rows = []
     for item, score in zip(items, scores, strict=True):
-        cells = [_rounds(item), _metric(item, lead, best=score == best and math.isfinite(best))]
+        result = _metric(item, lead, best=item in leaders)
+        tie = math.isfinite(score) and not result.best and any(_tied(item, other, lead) for other in leaders)
+        cells = [_rounds(item), replace(result, tie=tie)]
         cells += [_metric(item, name) for name in (second, "density")]
-        cells += [_cell(item.last(name) / size, format_number) for _, name in columns]
+        for _, name in columns:
+            cells.append(_cell(item.last(name) / size, format_number, best=_total(item, name) == least.get(name)))
         rows.append(Row(item.label, _remark(item), (*cells, _cell(item.last(time), format_number))))
     headers = (
         ("rounds", ""),
@@ -78,8 +88,9 @@ def collect_results(items: Sequence[Method]) -> Results:
 
 
 def make_table(records: Sequence[RunRecord]) -> RenderableType:
-    """The results for a terminal of 100 columns, or 80 for most; the best accuracy (or objective) is bold.
+    """The results for a terminal of 100 columns, or 80 for most.
 
+    The best accuracy (or objective) and the fewest bytes are bold; ≈ marks what the seeds cannot tell from the best.
     Runs on several data sets get a table for each.  Below a table stands what of its run folders could not be read.
     """
     if not several_datasets(records):
@@ -90,26 +101,45 @@ def make_table(records: Sequence[RunRecord]) -> RenderableType:
     return Group(*(_table(some, dataset_title(name) or NO_NAME) for name, some in sorted(by_dataset.items())))
 
 
-def _table(records: Sequence[RunRecord], title: str = "") -> Table:
+def _table(records: Sequence[RunRecord], title: str = "") -> RenderableType:
     content = collect_results(group_runs(records))
     damage = Text("\n".join(sentence for record in records for sentence in record.damage), style="yellow")
-    gap = 0 if any(what == "catch-up" for what, _ in content.headers) else 1  # one column more, and 80 in all
-    view = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, caption=damage if damage else None)
-    view.caption_justify = view.title_justify = "left"
-    view.title = Text(title, style="bold") if title else None
-    view.add_column("method", overflow="fold", min_width=8, max_width=30)
-    for what, unit in content.headers:
-        view.add_column("\n".join([*what.replace("-", " ").split(), *unit.split()]), justify="right", no_wrap=True)
-    for row in content.rows:
-        label = Text(row.label)
-        if row.remark:
-            label.append(f"\n{row.remark}", style="dim")
-        view.add_row(label, *(_rich(cell) for cell in row.cells))
-    return view
+
+    def make(without: Collection[str]) -> Table:
+        view = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=damage if damage else None)
+        view.caption_justify = view.title_justify = "left"
+        view.title = Text(title, style="bold") if title else None
+        view.add_column("method", overflow="fold", min_width=8, max_width=30)
+        shown = [i for i, (what, _) in enumerate(content.headers) if what not in without]
+        for what, unit in (content.headers[i] for i in shown):
+            view.add_column("\n".join([*what.replace("-", " ").split(), *unit.split()]), justify="right", no_wrap=True)
+        for row in content.rows:
+            label = Text(row.label)
+            if row.remark:
+                label.append(f"\n{row.remark}", style="dim")
+            view.add_row(label, *(_rich(row.cells[i]) for i in shown))
+        return view
+
+    there = [what for what, _ in content.headers]
+    return Fitted(make, [what for name in DISPENSABLE if (what := there[2] if name == "second" else name) in there])
+
+
+def _least(items: Sequence[Method], name: str) -> float | None:
+    """The fewest bytes that a finished method sent, where there is something to choose from."""
+    totals = [total for item in items if not item.note and (total := _total(item, name)) > 0]
+    return min(totals) if len(totals) > 1 else None
+
+
+def _total(item: Method, name: str) -> float:
+    return math.nan if item.note else float(item.last(name).mean())
+
+
+def _tied(item: Method, other: Method, lead: str) -> bool:
+    return within_noise(item.last(lead), other.last(lead))
 
 
 def _rich(cell: Cell) -> Text:
-    text = Text(cell.text, style="bold" if cell.best else "red" if cell.warn else "")
+    text = Text(("≈" if cell.tie else "") + cell.text, style="bold" if cell.best else "red" if cell.warn else "")
     if cell.spread:
         text.append(f"\n±{cell.spread}", style="not bold dim")
     return text

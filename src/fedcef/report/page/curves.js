@@ -1,8 +1,9 @@
 "use strict";
 // The panels of curves and their controls.
 (() => {
-  const { methods, axes, panels, state, byteUnit, timeUnit, digits, bytes, seconds, css, along, byId, color, changed, onChange } = report;
+  const { methods, axes, panels, state, byteUnit, timeUnit, digits, css, seen, along, byId, color, changed, onChange } = report;
   const SIZE = 9; // of a marker
+  const MANY = 12; // curves beyond which a panel is drawn only when it comes into view
   const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" };
   const faint = (hex) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))}, 0.18)`;
 
@@ -13,12 +14,12 @@
   // Round 0 has no place on a logarithmic axis.
   const keep = (xs) => xs.map((x, i) => i).filter((i) => xs[i] !== null && (!state.logX || xs[i] > 0));
 
-  // Low, high and unit of the x axis over the curves that are shown, one for all panels of a group.
+  // Low, high and unit of the x axis over the curves that are seen, one for all panels of a group.
   function extent(p) {
     let low = Infinity, high = 0;
     const keys = panels.filter((other) => other.group === panels[p].group).map((other) => other.key);
-    methods.forEach((m, k) => keys.filter((key) => m.curves[key]).forEach((key) => along(m.curves[key], state.axis.key).forEach((x) => {
-      if (state.shown[k] && x > 0) { low = Math.min(low, x); high = Math.max(high, x); }
+    methods.forEach((m, k) => keys.filter((key) => seen(k) && m.curves[key]).forEach((key) => along(m.curves[key], state.axis.key).forEach((x) => {
+      if (x > 0) { low = Math.min(low, x); high = Math.max(high, x); }
     })));
     if (high === 0) { low = high = 1; }
     const key = state.axis.key;
@@ -31,12 +32,6 @@
     const place = (x) => (state.logX ? Math.log(x / reach.low) / Math.log(reach.high / reach.low || 2) : x / reach.high);
     let next = place(xs[0]) + 0.03 + 0.09 * phase;
     return xs.map((x) => { if (place(x) < next) { return 0; } next = place(x) + 0.1; return SIZE; });
-  }
-
-  function hover(m, panel, c, i, time) {
-    const range = c.high[i] > c.low[i] ? ` (${digits(c.low[i])} to ${digits(c.high[i])})` : "";
-    return `<b>${m.name}</b><br>round ${digits(c.round[i])}: ${digits(c.y[i])}${panel.unit ? " " + panel.unit : ""}${range}<br>` +
-      `wire ${bytes(c.wire_bytes[i])} · paper ${bytes(c.paper_bytes[i])}<br>wall ${seconds(c.wall_s[i])} · ${c.sim_s ? "simulated" : "network"} ${seconds(time[i])}`;
   }
 
   // A run that diverged must not flatten the others: with one, the axis is fixed by the rest.
@@ -62,17 +57,16 @@
     const panel = panels[p], all = [], range = limits(panel, state.logY[p]);
     methods.forEach((m, k) => {
       const c = m.curves[panel.key];
-      if (!c || !state.shown[k]) { return; }
-      const xs = along(c, state.axis.key), time = along(c, c.sim_s ? "sim_s" : "network_s"), at = keep(xs);
+      if (!c || !seen(k)) { return; }
+      const xs = along(c, state.axis.key), at = keep(xs);
       if (!at.length) { return; }
       const x = at.map((i) => xs[i] / reach.size), pick = (column) => at.map((i) => column[i]);
-      if (at.some((i) => c.high[i] > c.low[i])) {
+      if (c.low !== c.y) {
         all.push({ x: [...x, ...[...x].reverse()], y: [...pick(c.low), ...pick(c.high).reverse()], fill: "toself", mode: "lines",
           line: { width: 0 }, fillcolor: faint(color(m)), hoverinfo: "skip", showlegend: false });
       }
       const sizes = at.length > 12 ? markers(x, reach, k / methods.length) : x.map(() => SIZE);
-      all.push({ x, y: pick(c.y), showlegend: false, ...look(m, sizes),
-        text: at.map((i) => hover(m, panel, c, i, time)), hovertemplate: "%{text}<extra></extra>" });
+      all.push({ x, y: pick(c.y), showlegend: false, hoverinfo: "skip", ...look(m, sizes) });
       if (c.diverged) { all.push(cross(m, p, x, pick(c.y), range)); }
     });
     return all;
@@ -87,9 +81,8 @@
     const ticks = (low, high) => ({ dtick: high / low < 120 ? "D2" : high / low < 1e7 ? 1 : 2,
       ...(high / low < 1e5 ? { tickformat: "~g" } : { exponentformat: "power" }) });
     return {
-      margin: { l: 44, r: 12, t: 10, b: 46 }, showlegend: false, hovermode: "closest", hoverdistance: 30, dragmode: "zoom",
+      margin: { l: 44, r: 12, t: 10, b: 46 }, showlegend: false, hovermode: false, dragmode: "zoom",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family, size: 13, color: css("--soft") },
-      hoverlabel: { bgcolor: css("--raised"), bordercolor: css("--line"), align: "left", font: { family, color: css("--ink") } },
       xaxis: { ...grid, type: state.logX ? "log" : "linear", title: { text: state.axis.title + (reach.unit ? ` (${reach.unit})` : ""), standoff: 8, font: { size: 13 } },
         range: state.logX ? [log(reach.low) - pad, log(reach.high) + pad] : [-0.02 * reach.high, 1.03 * reach.high],
         ...(state.logX ? ticks(reach.low, reach.high) : {}) },
@@ -98,63 +91,69 @@
     };
   }
 
+  // A panel's traces and layout; one that stands alone has its legend and background.
+  report.drawing = (p, alone) => {
+    const reach = extent(p), data = traces(p, reach), view = layout(p, reach);
+    if (!alone) { return { reach, data, layout: view }; }
+    const named = methods.filter((m, k) => seen(k) && m.curves[panels[p].key]).map((m) => ({ x: [null], y: [null], showlegend: true, ...look(m, [SIZE]) }));
+    const whole = { paper_bgcolor: css("--paper"), showlegend: true, margin: { l: 70, r: 20, t: 20, b: 60 },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", font: { color: css("--ink") } } };
+    return { reach, data: [...data, ...named], layout: { ...view, ...whole } };
+  };
+
+  // What a reader who cannot see the picture is told: the axes, and where the curves end.
+  function told(p) {
+    const panel = panels[p], ends = methods.filter((m, k) => seen(k) && m.curves[panel.key]).map((m) => {
+      const { y } = m.curves[panel.key];
+      return `${m.text} ${digits(y[y.length - 1])}`;
+    });
+    const listed = ends.length > 8 ? [...ends.slice(0, 8), `and ${ends.length - 8} more`] : ends;
+    return `${panel.title} against ${state.axis.title.toLowerCase()}, ${ends.length} curve${ends.length === 1 ? "" : "s"}. At the end: ${listed.join("; ") || "none"}.`;
+  }
+
+  function drawOne(p) {
+    const { reach, data, layout: view } = report.drawing(p), plot = byId(`plot-${p}`);
+    plot.unitSize = reach.size; // hover.js reads the pointer's place in it
+    plot.setAttribute("aria-label", told(p));
+    Plotly.react(plot, data, view, CONFIG);
+  }
+
+  const stale = new Set(), near = new Set();
+  const watch = methods.length > MANY ? new IntersectionObserver((entries) => entries.forEach((entry) => {
+    const p = panels.findIndex((_, q) => entry.target.id === `plot-${q}`);
+    near[entry.isIntersecting ? "add" : "delete"](p);
+    if (near.has(p) && stale.delete(p)) { drawOne(p); }
+  }), { rootMargin: "400px" }) : null;
+
   function draw() {
-    panels.forEach((_, p) => {
-      const reach = extent(p);
-      Plotly.react(byId(`plot-${p}`), traces(p, reach), layout(p, reach), CONFIG);
-    });
+    const whole = !watch || document.documentElement.classList.contains("printing");
+    panels.forEach((_, p) => { if (whole || near.has(p)) { stale.delete(p); drawOne(p); } else { stale.add(p); } });
   }
 
-  // A picture that stands alone: with its legend, title and background, and enough points for print.
-  function save(p, format) {
-    const reach = extent(p), ink = { color: css("--ink") };
-    const named = methods.filter((m, k) => state.shown[k] && m.curves[panels[p].key]).map((m) => ({ x: [null], y: [null], ...look(m, [SIZE]) }));
-    const view = { ...layout(p, reach), paper_bgcolor: css("--paper"), showlegend: true,
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", font: ink }, margin: { l: 70, r: 20, t: 20, b: 60 } };
-    view.yaxis.title = { text: panels[p].title };
-    const name = `fedcef-${panels[p].key}-${state.axis.key}`;
-    Plotly.downloadImage({ data: [...traces(p, reach), ...named], layout: view }, { format, width: 900, height: 620, scale: format === "svg" ? 1 : 3, filename: name });
+  const links = byId("network") ? ["up_mbit", "down_mbit", "latency_ms"] : [];
+  const choices = [...document.querySelectorAll("#axes input")];
+
+  // The controls say what is chosen, also where the address chose it.
+  function sync() {
+    choices.forEach((input, a) => { input.checked = axes[a] === state.axis; });
+    byId("log-x").checked = state.logX;
+    links.filter((name) => byId(name) !== document.activeElement).forEach((name) => { byId(name).value = state.network[name]; });
+    if (byId("compute")) { byId("compute").checked = state.network.compute; }
+    panels.forEach((_, p) => { const box = byId(`log-y-${p}`); if (box) { box.checked = state.logY[p]; } });
   }
 
-  const buttons = [...document.querySelectorAll("#legend button[aria-pressed]")];
-
-  function show(shown) {
-    state.shown = shown;
-    buttons.forEach((b, k) => b.setAttribute("aria-pressed", String(shown[k])));
-    document.querySelectorAll("tr[data-method]").forEach((row) => row.classList.toggle("off", !shown[row.dataset.method]));
-    changed();
-  }
-
-  function alone(k) {
-    const already = state.shown.every((s, j) => s === (j === k));
-    show(state.shown.map((_, j) => already || j === k));
-  }
-
-  document.querySelectorAll("#axes input").forEach((input, a) => input.addEventListener("change", () => {
-    state.axis = axes[a];
-    state.logX = byId("log-x").checked = axes[a].log;
-    changed();
+  choices.forEach((input, a) => input.addEventListener("change", () => { state.axis = axes[a]; state.logX = axes[a].log; changed(); }));
+  byId("log-x").addEventListener("change", (event) => { state.logX = event.target.checked; changed(); });
+  links.forEach((name) => byId(name).addEventListener("input", (event) => {
+    const value = event.target.valueAsNumber, sound = value > 0 || (value === 0 && name === "latency_ms");
+    event.target.setAttribute("aria-invalid", String(!sound));
+    if (sound) { state.network[name] = value; changed(); }
   }));
-  byId("log-x").checked = state.logX;
-  byId("log-x").addEventListener("change", (event) => { state.logX = state.axis.log = event.target.checked; changed(); });
-  buttons.forEach((button, k) => {
-    button.addEventListener("click", (event) => (event.shiftKey ? alone(k) : show(state.shown.map((s, j) => (j === k ? !s : s)))));
-    button.addEventListener("dblclick", (event) => { if (!event.shiftKey) { alone(k); } });
-  });
-  byId("show-all").addEventListener("click", () => show(methods.map(() => true)));
-  for (const name of byId("network") ? ["up_mbit", "down_mbit", "latency_ms"] : []) {
-    byId(name).addEventListener("input", (event) => {
-      const value = event.target.valueAsNumber, sound = value > 0 || (value === 0 && name === "latency_ms");
-      event.target.setAttribute("aria-invalid", String(!sound));
-      if (sound) { state.network[name] = value; changed(); }
-    });
-  }
   byId("compute")?.addEventListener("change", (event) => { state.network.compute = event.target.checked; changed(); });
-  panels.forEach((_, p) => {
-    const box = byId(`log-y-${p}`);
-    if (box) { box.checked = state.logY[p]; box.addEventListener("change", () => { state.logY[p] = box.checked; changed(); }); }
-  });
-  document.querySelectorAll(".save").forEach((button) => button.addEventListener("click", () => save(+button.dataset.panel, button.dataset.format)));
+  panels.forEach((_, p) => byId(`log-y-${p}`)?.addEventListener("change", (event) => { state.logY[p] = event.target.checked; changed(); }));
+  onChange(sync);
   onChange(draw);
+  sync();
   draw();
+  if (watch) { panels.forEach((_, p) => watch.observe(byId(`plot-${p}`))); }
 })();

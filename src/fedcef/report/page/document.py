@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fedcef.core.errors import RunError
+from fedcef.report.data.answer import find_answer
 from fedcef.report.data.datasets import group_by_dataset, several_datasets
 from fedcef.report.data.groups import (
     CLOCK,
@@ -30,7 +31,7 @@ from fedcef.report.data.names import AXES, METRICS, dataset_title
 from fedcef.report.data.records import RunRecord, as_line
 from fedcef.report.data.table import collect_results
 from fedcef.report.page.clients import render_clients
-from fedcef.report.page.curves import collect_data
+from fedcef.report.page.curves import collect_data, find_groupings, is_thinned
 from fedcef.report.page.layers import render_layers
 from fedcef.report.page.render import count, render
 from fedcef.report.page.reproduce import render_commands
@@ -38,7 +39,8 @@ from fedcef.report.page.settings import render_settings
 from fedcef.report.page.traffic import render_traffic
 
 COSTS = ("round", "wire_bytes", "paper_bytes", "wall_s")  # what a target is paid in, beside time on a network
-SCRIPTS = ("page.js", "curves.js", "target.js", "tables.js")
+SCRIPTS = ("page.js", "view.js", "curves.js", "hover.js", "legend.js", "save.js", "target.js", "tables.js", "print.js")
+MANY = 6  # curves beyond which the legend stands beside the panels, with a filter
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def write_groups(
         "page.html",
         title=_title(items),
         facts=_facts(len(names), records),
+        answers=[(dataset_title(g.name) if g.name else "", find_answer(g.items)) for g in groups],
         by_accuracy=any(lead_metric(group.items) == "accuracy" for group in groups),
         seeds=any(len(item.records) > 1 for item in items),
         diverged=any(item.diverged for item in items),
@@ -103,6 +106,9 @@ def write_groups(
         results=each(lambda g: render("results.html", content=collect_results(g.items), places=g.places)),
         axes=[(key, AXES[key][1]) for key in axes],
         names=names,
+        many=len(names) > MANY,
+        groupings=[key for key, _ in find_groupings(groups, len(names))] if len(names) > MANY else [],
+        thinned=is_thinned(groups),
         looks=legend_looks(groups),
         link=link if LINK in axes else None,
         first_wide=len(groups) == 1 and len(panels) == 5,
@@ -133,9 +139,11 @@ def _file(name: str) -> Markup:
 
 
 def _title(items: Sequence[Method]) -> str:
+    """The experiments by name, or what they are about."""
+    experiments = dict.fromkeys(record.experiment for item in items for record in item.records if record.experiment)
     datasets = dict.fromkeys(record.dataset for item in items for record in item.records if record.dataset)
     names = [dataset_title(name) for name in datasets]
-    what = "Composite federated learning"
+    what = ", ".join(experiments) if 0 < len(experiments) <= 3 else "Composite federated learning"
     return f"{what} on {', '.join(names)}" if 0 < len(names) <= 3 else what
 
 
@@ -143,7 +151,10 @@ def _facts(curves: int, records: Sequence[RunRecord]) -> list[str]:
     rounds = max(record.last_round for record in records)
     clients = {record.config.get("num_clients") for record in records}
     known = [count(n, "client") for n in clients if isinstance(n, int)] if len(clients) == 1 else []
-    return [count(curves, "method"), count(len(records), "run"), *known, f"up to {count(rounds, 'round')}"]
+    days = sorted(day for record in records if (day := record.written))
+    when = list(dict.fromkeys(f"{day.day} {day:%B %Y}" for day in (days[0], days[-1]))) if days else []
+    counts = [count(curves, "method"), count(len(records), "run"), *known, f"up to {count(rounds, 'round')}"]
+    return [*([" to ".join(when)] if when else []), *counts]
 
 
 def _versions(records: Sequence[RunRecord]) -> str:

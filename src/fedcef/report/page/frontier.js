@@ -1,8 +1,7 @@
 "use strict";
 (() => {
-  const { points, references, front, unit } = JSON.parse(document.getElementById("data").textContent).lead;
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const { points, references, front, unit } = report.lead;
+  const { css, isDark, onChange } = report;
   const family = () => getComputedStyle(document.body).fontFamily;
   const number = (v) => String(+v.toPrecision(4));
   const hover = (p) => `<b>${p.name}</b><br>${p.y.toFixed(2)} %${p.spread ? ` ± ${p.spread.toFixed(2)}` : ""}<br>` +
@@ -18,7 +17,7 @@
   });
 
   function trace(p) {
-    const color = dark.matches ? p.dark : p.color, opacity = p.front ? 1 : 0.4;
+    const color = isDark() ? p.dark : p.color, opacity = p.front ? 1 : 0.4;
     return { x: [p.x], y: [p.y], mode: p.named ? "markers+text" : "markers", text: [p.name], textposition: "top left", opacity,
       textfont: { color, size: 11 }, hovertemplate: hover(p) + "<extra></extra>", cliponaxis: false,
       marker: { symbol: p.symbol, size: 11, color, line: { color: css("--paper"), width: 1 } },
@@ -48,6 +47,6 @@
     }, { responsive: true, displayModeBar: false, doubleClick: "reset" });
   }
 
-  dark.addEventListener("change", draw);
+  onChange(draw);
   draw();
 })();

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from fedcef.report.data.groups import Method, settings_as_text
 from fedcef.report.page.render import render
 
+MOST_COLUMNS = 8  # of methods; more of them are rows
 NOT_SHOWN = ("label", "name", "compare", "reference")  # how runs are called, and what others there are
 
 
@@ -24,6 +25,7 @@ def render_settings(items: Sequence[Method]) -> Markup:
         "settings.html",
         labels=[item.label for item in items],
         differ=[(_words(key), [settings.get(key) for settings in flat]) for key in differ],
+        by_method=len(items) > max(MOST_COLUMNS, len(differ)),
         same=[f"{key} = {flat[0][key]}" for key in keys if key not in differ],
         breakable=Markup("<wbr>"),
     )

@@ -39,10 +39,6 @@
   }));
 
   document.querySelectorAll(".save-text").forEach((button) => button.addEventListener("click", () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([textBeside(button)], { type: "text/plain" }));
-    link.download = button.dataset.name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    report.download(button.dataset.name, "text/plain", textBeside(button));
   }));
 })();

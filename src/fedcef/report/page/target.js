@@ -17,7 +17,7 @@
     });
     rows.forEach((row, r) => COLUMNS.forEach(([, format], j) => {
       const cell = row.cells[j + 1], price = prices[r][j];
-      const least = Math.min(...prices.filter((_, k) => !rows[k].classList.contains("off")).map((p) => (p[j] === null ? Infinity : p[j])));
+      const least = Math.min(...prices.filter((_, k) => !rows[k].classList.contains("off") && !rows[k].hidden).map((p) => (p[j] === null ? Infinity : p[j])));
       cell.textContent = price !== null ? format(price) : j === 0 && Number.isFinite(target) ? "not reached" : "–";
       cell.dataset.value = price === null ? "" : price;
       cell.className = price === null ? "none" : rows.length > 1 && price === least ? "best" : "";

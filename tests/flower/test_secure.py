@@ -145,7 +145,7 @@ def test_below_the_threshold_the_round_is_tried_again_with_new_keys(tmp_path, st
 
 
 def test_replies_under_the_masks_of_another_attempt_are_not_taken(tmp_path):
-    """Two clients answer the first attempt late: their messages must not enter the sum of the second."""
+    """Two clients answer the first attempt while the second begins: these messages must not enter its sum."""
     run = settings(rounds=2)
     made = deployed(tmp_path, run)
     push, slow = made.grid._push, []
@@ -153,13 +153,14 @@ def test_replies_under_the_masks_of_another_attempt_are_not_taken(tmp_path):
     def delayed(message):
         node = next(n for n in made.grid.nodes if n.node_id == message.metadata.dst_node_id)
         late = message.metadata.group_id == "1" and node.client in (1, 4) and stage_of(message) == Stage.MASKED
-        node.slow_s = 60.0 if late and len(slow) < 2 else 0.0
+        began_again = len(slow) == 2 and node.client == 0 and stage_of(message) == Stage.KEYS
+        node.slow_s = 60.0 if late and len(slow) < 2 else 20.0 if began_again else 0.0
         slow.extend([node.client] if node.slow_s else [])
         return push(message)
 
     made.grid._push = delayed
     made.run()
-    assert slow == [1, 4]
+    assert slow == [1, 4, 0]
     assert [sorted(cohort) for cohort in compare(made, run)] == [list(range(5))] * 2
 
 

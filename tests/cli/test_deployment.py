@@ -55,7 +55,7 @@ def test_a_server_from_an_older_copy_goes_on(fedcef, folder):
     result = fedcef("deployment", "recover", folder)
     assert result.code == 0
     said = result.out.replace("\n", " ")
-    assert "The run goes on after 2 rounds" in said
+    assert "The run continues after 2 rounds" in said
     assert "flwr run" in said
     assert (folder / "run.json").read_text() != before
 

@@ -60,3 +60,16 @@ def test_what_is_broken_is_told_and_leaves_with_1(fedcef, monkeypatch):
     assert "RuntimeError: this torch cannot add" in result.out
     assert "make room" in result.out
     assert "to repair" in result.out
+
+
+def test_a_terminal_of_80_columns_breaks_advice_between_words_and_commands_nowhere(fedcef, monkeypatch):
+    from fedcef.cli import terminal
+
+    monkeypatch.setattr(terminal.console, "_width", 80)
+    lines = fedcef("doctor").out.splitlines()
+    commands = [line for line in lines if " install " in line]
+    assert max(len(line) for line in lines if line not in commands and "/" not in line) <= 80
+    begin = next(i for i, line in enumerate(lines) if "fetch a9a and a9a.t by hand" in line)
+    assert lines[begin].startswith("    →  ")
+    assert lines[begin + 1].startswith("       ")
+    assert not any(line != line.rstrip() for line in lines)

@@ -57,8 +57,8 @@ def test_a_folder_that_cannot_be_written(fedcef):
         (errno.EDQUOT, "make room in your quota."),
         (errno.EFBIG, "figure.png cannot be written: File too large; raise the limit on a file's size (ulimit -f)."),
         (errno.EROFS, "figure.png cannot be written: Read-only file system; choose another folder."),
-        (errno.EIO, "figure.png cannot be read or written: Input/output error; look after its disk."),
-        (errno.EPERM, "figure.png cannot be opened: Operation not permitted; ask for the rights to it,"),
+        (errno.EIO, "figure.png cannot be read or written: Input/output error; check its disk."),
+        (errno.EPERM, "figure.png cannot be opened: Operation not permitted; change its permissions,"),
     ],
 )
 def test_any_command_tells_it(fedcef, monkeypatch, number, says):

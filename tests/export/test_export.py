@@ -222,7 +222,7 @@ def test_the_command_takes_a_module_and_a_shape(python_run, tmp_path, capsys):
     words = ["export", str(python_run[0]), "-o", str(tmp_path / "a.safetensors"), "--model", f"{__name__}:net"]
     app([*words, "--input-shape", "4"], standalone_mode=False)
     assert "Wrote" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="must be whole numbers with commas between"):
+    with pytest.raises(ConfigError, match="must be whole numbers separated by commas"):
         app([*words, "--input-shape", "4x4"], standalone_mode=False)
 
 

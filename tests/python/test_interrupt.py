@@ -81,7 +81,7 @@ def test_the_command_that_is_named_goes_on(folder, monkeypatch, arguments):
     assert code == 130
     assert "Traceback" not in printed
     line = next(line for line in printed.splitlines() if line.startswith("Interrupted"))
-    command = shlex.split(line.partition("Go on with: ")[2])
+    command = shlex.split(line.partition("Resume with: ")[2])
     done = {path: path.read_text() for path in folder.glob("out/**/rounds.jsonl")}
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as leaving:
@@ -97,7 +97,7 @@ def test_a_run_from_python_says_how_to_go_on(folder):
     (folder / "mine.py").write_text(FROM_PYTHON)
     code, printed = interrupted([sys.executable, "mine.py"], folder)
     assert code != 0
-    assert printed.rstrip().endswith("Interrupted.  Go on with the same call and resume=True; the run is in out.")
+    assert printed.rstrip().endswith("Interrupted.  Resume with the same call and resume=True; the run is in out.")
     before = History.load("out").records
     subprocess.run([sys.executable, "mine.py", "resume"], check=True, timeout=240)
     after = History.load("out")

@@ -114,7 +114,7 @@ def test_a_run_in_a_folder_is_the_run_in_memory(history, tmp_path, monkeypatch, 
     assert command("report", tmp_path / "run", "-o", tmp_path / "page.html") == (0, "")
     code, sentence = command("run", "--resume", tmp_path / "run")
     assert code == 2
-    assert "was made in Python; go on there" in sentence
+    assert "was defined in Python; resume it there" in sentence
 
 
 class Stop(Exception):
@@ -133,7 +133,7 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(tmp_path, budget):
     with pytest.raises(Stop):
         run(PROBLEM, method(), **options, out=tmp_path / "cut", watch=stop)
     assert len(History.load(tmp_path / "cut")) == 4
-    with pytest.raises(RunError, match="already holds a run; go on with it by resume=True, or choose another `out`"):
+    with pytest.raises(RunError, match="already holds a run; continue it with resume=True, or choose another `out`"):
         run(PROBLEM, method(), **options, out=tmp_path / "cut")
     rest = run(PROBLEM, method(), **options, out=tmp_path / "cut", resume=True)
     assert all(torch.equal(rest.parameters[name], value) for name, value in whole.parameters.items())

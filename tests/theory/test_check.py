@@ -167,5 +167,5 @@ def test_the_command_prints_tables_and_sentences(capsys):
     changes = [part for change in SMALL for part in ("--set", change)]
     app(["theory", "lasso", *changes], standalone_mode=False)
     shown = capsys.readouterr().out
-    for text in ("L at the start", "condition of Theorem 1", "Step sizes that meet both", "promises nothing"):
+    for text in ("L at the start", "condition of Theorem 1", "Step sizes that meet both", "gives no bound"):
         assert text in shown

@@ -23,14 +23,17 @@ TABLE_CLIENTS, TABLE_CLASSES = 20, 10
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands to the app."""
-    group = typer.Typer(help="Bring data sets into the cache folder; show what clients hold.", no_args_is_help=True)
+    group = typer.Typer(help="Download data sets; show what each client holds.", no_args_is_help=True)
     group.command()(get)
     group.command()(show)
     app.add_typer(group, name="data")
 
 
 def get(name: Annotated[str, typer.Argument(help="Its name, as `fedcef list` shows it.")]) -> None:
-    """Bring a data set into the cache folder (FEDCEF_DATA, by default the user's cache), verified by SHA-256."""
+    """Download a data set into the cache folder.
+
+    The folder is FEDCEF_DATA, by default the user's cache.  Files are verified by their SHA-256.
+    """
     from fedcef.problems.data.sources import fetch
 
     fetch(name, log=tell)
@@ -47,7 +50,7 @@ def show(
 ) -> None:
     """Show what each client holds: how sizes and labels differ.
 
-    The deal is that of a run with these settings, e.g. --set data.partition=zipf --set num_clients=100 --set seed=1.
+    The samples are divided as in a run with these settings, e.g. --set data.partition=zipf --set num_clients=100.
     """
     from fedcef.report.figures.holdings import draw_holdings
 
@@ -120,7 +123,7 @@ def _show_quantiles(holdings: Holdings) -> None:
     from fedcef.report.data.measures import format_measure
 
     found = holdings.summary()
-    table = _table("of a client", [*LEVELS, "mean"])
+    table = _table("each client", [*LEVELS, "mean"])
     for name, values in found.quantiles.items():
         table.add_row(name, *(format_measure(name, value) for value in (*values, found.means[name])))
     console.print(table)
@@ -145,8 +148,8 @@ def _show_meaning(holdings: Holdings) -> None:
     tenth = sum(most) / max(1, holdings.total)
     tell(f"sizes: Gini {holdings.gini:.2f}; the largest tenth of the clients has {100 * tenth:.0f}% of the samples")
     if holdings.counts is not None:
-        tell("distance: total variation of a client's labels from all labels; 0 alike, 1 apart")
-        tell("divergence: that of Kullback and Leibler between the same, in nats")
+        tell("distance: total variation between a client's labels and all labels; 0 to 1")
+        tell("divergence: Kullback–Leibler divergence of the same, in nats")
     elif holdings.mean_targets is not None:
         tell("Targets are numbers: there are no classes; clients differ in their mean.")
     else:

@@ -18,7 +18,7 @@ Number = Annotated[int, typer.Argument(min=0, help="A client's number.")]
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
     group = typer.Typer(
-        help="Look after the folder of a deployment's server.", no_args_is_help=True, rich_markup_mode=None
+        help="Maintain the folder of a deployment's server.", no_args_is_help=True, rich_markup_mode=None
     )
     group.command()(status)
     group.command()(recover)
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 clients = typer.Typer(
-    help="Who is who: the clients' numbers, and the names or keys that have them.",
+    help="Show and change which client has which number.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -46,7 +46,7 @@ def list_(folder: Folder) -> None:
 
 @clients.command()
 def free(folder: Folder, number: Number) -> None:
-    """Let another client have a number, for the rest of the run."""
+    """Free a number for another client, for the rest of the run."""
     from fedcef.deployment.roster import opened_roster
 
     with opened_roster(folder) as roster:
@@ -60,7 +60,7 @@ def assign(
     number: Number,
     name: Annotated[str, typer.Argument(help="A key's name, or the file of a public key (node-0.pub).")],
 ) -> None:
-    """Give a number to a key, whoever had it."""
+    """Assign a number to a key, even if another has it."""
     from fedcef.deployment.keys import name_of
     from fedcef.deployment.roster import opened_roster
 
@@ -72,14 +72,17 @@ def assign(
 def key(
     file: Annotated[str, typer.Argument(help="The file of a public key in OpenSSH's format, such as node-0.pub.")],
 ) -> None:
-    """Print the name of a key, for deployment.keys and `clients assign`."""
+    """Print the name of a key.
+
+    It is what deployment.keys and `clients assign` take.
+    """
     from fedcef.deployment.keys import name_of
 
     print(name_of(file))
 
 
 def status(folder: Folder) -> None:
-    """Say how a run stands; leaves with 0 if nobody need do anything.
+    """Show the state of a run; exits with 0 if no action is needed.
 
     That is so while a server works on it, and when it is finished.  With 1 it was stopped, or nothing came for longer
     than its deadline; with 3 it has diverged, and to resume it would not help.
@@ -93,12 +96,15 @@ def status(folder: Folder) -> None:
 
 
 def recover(folder: Folder) -> None:
-    """Go on from an older copy of the folder: clients go back to the round that it holds.
+    """Continue from an older copy of the folder.
 
-    For a server whose disk was lost, and whose clients have seen later rounds.  What they did in those is given up.
+    For a server whose disk was lost and whose clients have seen later rounds: they return to the round that the folder
+    holds, and their later work is discarded.
     """
     from fedcef.deployment.going_back import go_back
     from fedcef.runs.kinds import resume_command
 
     round_ = go_back(folder)
-    tell(f"The run goes on after {round_} rounds, and its clients go back to there.  Resume: {resume_command(folder)}")
+    tell(
+        f"The run continues after {round_} rounds; its clients return to that round.  Resume: {resume_command(folder)}"
+    )

@@ -39,6 +39,11 @@ class Finding:
     remedy: str = ""
     """What to do about it, if it is not ok."""
 
+    @property
+    def is_command(self) -> bool:
+        """Whether the remedy is a command to copy, not advice in words."""
+        return self.remedy.startswith("fedcef ") or (" install " in self.remedy and "pip" in self.remedy)
+
 
 def examine() -> list[Finding]:
     """Everything, in the order in which it is shown; a look that fails is a finding itself."""

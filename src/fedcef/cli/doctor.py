@@ -6,13 +6,19 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
+from fedcef.cli.hanging import hang
 from fedcef.cli.terminal import console, tell
 from fedcef.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    from fedcef.cli.diagnosis import Finding
+
+NAME = 16  # characters of a finding's name
 MARKS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "broken": ("✗", "red")}
 
 
@@ -23,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     what: Annotated[
-        str | None, typer.Argument(metavar="[deployment]", help="What to look over; by default this installation.")
+        str | None, typer.Argument(metavar="[deployment]", help="What to check; by default this installation.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     secrets: Annotated[
@@ -36,16 +42,16 @@ def doctor(
         list[Path] | None, typer.Option("--folder", help="deployment: where states or runs are kept; may be repeated.")
     ] = None,
 ) -> None:
-    """Look over this installation, or the machine of a deployment, and say what to repair.
+    """Check this installation or a deployment's machine.
 
-    Looks at versions, device, data, disk and optional packages; for a deployment at code, environment, secrets, clock
-    and disk.  Leaves with 1 if there is something to repair.
+    Checks versions, device, data, disk and optional packages; for a deployment code, environment, secrets, clock and
+    disk.  Exits with 1 if something must be repaired.
     """
     from fedcef.cli.deployment_diagnosis import Places, examine_deployment
     from fedcef.cli.diagnosis import examine
 
     if what not in (None, "deployment"):
-        raise ConfigError(f"fedcef doctor looks over this installation, or `deployment`; not {what!r}.")
+        raise ConfigError(f"fedcef doctor checks this installation, or `deployment`; not {what!r}.")
     if what is None and (secrets or server or folders):
         raise ConfigError("--secrets, --server and --folder are for `fedcef doctor deployment`; leave them out.")
     findings = examine_deployment(Places(secrets, server, tuple(folders or ()))) if what else examine()
@@ -57,12 +63,25 @@ def doctor(
             if finding.group != group:
                 group = finding.group
                 console.print(f"\n{group}" if finding is not findings[0] else group, style="bold")
-            mark, color = MARKS[finding.status]
-            console.print(f"  [{color}]{mark}[/] ", end="")
-            line, remedy = f"{finding.name:<16} {finding.found}", f"→  {finding.remedy}" if finding.remedy else ""
-            fits = 4 + len(line) + 2 + len(remedy) <= console.width
-            tell(f"{line}  {remedy}".rstrip() if fits else f"{line}\n    {remedy}")
+            _show(finding)
         broken = sum(finding.status == "broken" for finding in findings)
         tell(f"\n{broken} thing(s) to repair: see the lines with ✗." if broken else "\nReady to run.")
     if any(finding.status == "broken" for finding in findings):
         sys.exit(1)
+
+
+def _show(finding: Finding) -> None:
+    """A finding in as many lines as it needs; a command stays in one, so that it can be copied."""
+    mark, color = MARKS[finding.status]
+    line, remedy = f"  {mark} {finding.name:<{NAME}} {finding.found}", f"→  {finding.remedy}" if finding.remedy else ""
+    if len(f"{line}  {remedy}") <= console.width:
+        lines = [f"{line}  {remedy}".rstrip()]
+    else:
+        lines = hang(line, 4 + NAME + 1, console.width)
+        if remedy:
+            lines += [f"    {remedy}"] if finding.is_command else hang(f"    {remedy}", 7, console.width)
+    for number, text in enumerate(lines):
+        shown = Text(text)
+        if number == 0:
+            shown.stylize(color, 2, 3)
+        console.print(shown, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""fedcef export: a run's model as a file for elsewhere."""
+"""fedcef export: a run's model as a file for use elsewhere."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ def export(
         Path | None, typer.Option("--out", "-o", help="The file to write; by default export.* in the run folder.")
     ] = None,
     shrink: Annotated[
-        bool, typer.Option("--shrink/--no-shrink", help="Whether zero filters and neurons are taken out.")
+        bool, typer.Option("--shrink/--no-shrink", help="Whether to remove filters and neurons that are zero.")
     ] = True,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="For a run from Python: the function that makes its module, package.module:name."),
+        typer.Option(
+            "--model", help="For a run from Python: the function that builds its module, package:name."
+        ),
     ] = None,
     input_shape: Annotated[
         str | None, typer.Option("--input-shape", help="With --model: the shape of one input, e.g. 1,28,28.")
     ] = None,
 ) -> None:
-    """Write the trained model as a file for elsewhere.
+    """Write the trained model to a file for use elsewhere.
 
-    Its zero filters and neurons are taken out.
+    Filters and neurons that are zero are removed.
     """
     from fedcef.export import export_model
     from fedcef.export.gain import BATCHES
@@ -63,7 +65,7 @@ def export(
         row(f"latency of a batch of {batch}, ms", 1e3 * whole, 1e3 * shrunk, "{:.3f}")
     console.print(table)
     if done.shrunk and done.shrunk.parameters == done.whole.parameters:
-        tell("No filter or neuron could be taken out; regularizer.name=group_lasso is what makes whole ones zero.")
+        tell("No filter or neuron could be removed; regularizer.name=group_lasso makes whole ones zero.")
     if done.shrunk:
         tell(f"Largest difference of outputs on random inputs: {done.difference:.1e} of the largest output.")
     tell("Latency: median on one CPU thread, torch without compilation.")
@@ -75,5 +77,5 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
         return None
     sides = [part.strip() for part in text.split(",")]
     if not all(side.isdecimal() and int(side) > 0 for side in sides):
-        raise ConfigError(f"--input-shape is {text!r}; it must be whole numbers with commas between, such as 1,28,28.")
+        raise ConfigError(f"--input-shape is {text!r}; it must be whole numbers separated by commas, such as 1,28,28.")
     return tuple(int(side) for side in sides)

@@ -27,6 +27,6 @@ def frontier(experiment: Experiment, set_: Lists = None, only: Only = None, jobs
     settings = load_settings(experiment, split(set_ or [])[0])
     runs = plan([experiment], set_ or [], only or [], variants_or_grid)
     if not settings.compare:
-        tell(f"{settings.name} has no [[compare]] entries; a default grid takes their place:")
+        tell(f"{settings.name} has no [[compare]] entries; a default grid is used instead:")
         tell("; ".join(variant.label for variant in default_grid(settings)))
     Batch.below(out, runs).carry_out(jobs, frontier=settings.reference)

@@ -38,7 +38,7 @@ COMMANDS = (
     *(data, deployment, doctor, version),
 )
 
-_RIGHTS = "ask for the rights to it, or choose another folder"
+_RIGHTS = "change its permissions, or choose another folder"
 REFUSALS = {
     errno.ENOSPC: ("written", "make room on its disk"),
     errno.EDQUOT: ("written", "make room in your quota"),
@@ -46,7 +46,7 @@ REFUSALS = {
     errno.EROFS: ("written", "choose another folder"),
     errno.EACCES: ("opened", _RIGHTS),
     errno.EPERM: ("opened", _RIGHTS),
-    errno.EIO: ("read or written", "look after its disk"),
+    errno.EIO: ("read or written", "check its disk"),
 }
 """What the system refuses for reasons that a user can mend: what cannot be done with a file, and what to do."""
 

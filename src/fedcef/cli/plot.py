@@ -35,7 +35,7 @@ def plot(
         str | None, typer.Option("--references", metavar="EXPERIMENT", help="Whose [[reference]] points to draw there.")
     ] = None,
 ) -> None:
-    """Draw the table, the figure and the HTML page of runs."""
+    """Draw the table, the figure and the HTML page for runs."""
     from fedcef.report import draw_tradeoff, find_runs, load_runs
     from fedcef.runs.experiments import load_settings
 

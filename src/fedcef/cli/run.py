@@ -29,24 +29,24 @@ def run(
     ] = None,
     set_: Changes = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="BYTES", help="All bytes of the run, e.g. 300MB: --set budget=…")
+        str | None, typer.Option("--budget", metavar="BYTES", help="The bytes the run may send in all, e.g. 300MB.")
     ] = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with the run in this folder; --set rounds=N gives it more.")
+        Path | None, typer.Option("--resume", help="Resume the run in this folder; --set rounds=N extends it.")
     ] = None,
     track: Track = None,
 ) -> None:
     """Train once and write a run folder."""
     if (experiment is None) == (resume is None):
-        raise ConfigError("Give an experiment to run, or --resume with the folder of a run to go on with.")
+        raise ConfigError("Give an experiment to run, or --resume with the folder of a run to continue.")
     from fedcef.simulation.workers import together
 
     changes = [*(set_ or []), *([f"budget={budget}"] if budget is not None else [])]
     if resume is not None and (out or any(change.partition("=")[0].strip() != "rounds" for change in changes)):
         raise ConfigError(
-            "--resume goes on with a run as it was set, at most with more rounds (--set rounds=N); otherwise leave "
-            "--set, --budget and --out out."
+            "--resume continues a run with its own settings, or with more rounds (--set rounds=N); leave out --budget, "
+            "--out and any other --set."
         )
     with together():
         _run(experiment, changes, out, resume, track or [])
@@ -69,16 +69,18 @@ def _run(experiment: str | None, changes: list[str], out: Path | None, resume: P
         return
     trackers = open_trackers(track)
     if resume is not None and settings.data["name"] == IN_PYTHON:
-        raise ConfigError(f"The problem of {resume} was made in Python; go on there: the same run(…, resume=True).")
+        raise ConfigError(
+            f"The problem of {resume} was defined in Python; resume it there by run(…, resume=True)."
+        )
     folder = RunFolder.new(out or next_folder(Path("runs"), settings.name)) if resume is None else RunFolder(resume)
 
-    def how_to_go_on() -> str:
+    def how_to_resume() -> str:
         if not folder.config.is_file():
             return "Interrupted before the run began; nothing was kept."
-        return f"Interrupted.  Go on with: fedcef run --resume {folder.path}"
+        return f"Interrupted.  Resume with: fedcef run --resume {folder.path}"
 
     with (
-        leaving_on_interrupt(how_to_go_on),
+        leaving_on_interrupt(how_to_resume),
         progress(settings) as bar,
         tracked(trackers, folder.path, bar, complain=say) as watch,
     ):
@@ -89,7 +91,7 @@ def _run(experiment: str | None, changes: list[str], out: Path | None, resume: P
 
 @contextmanager
 def leaving_on_interrupt(sentence: Callable[[], str] | None = None) -> Iterator[None]:
-    """Leave with the shell's code for Ctrl-C, after a sentence on how to go on."""
+    """Leave with the shell's code for Ctrl-C, after a sentence on how to resume."""
     try:
         yield
     except KeyboardInterrupt:

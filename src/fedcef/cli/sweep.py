@@ -25,7 +25,7 @@ def sweep(
     jobs: Jobs = 1,
     out: Out = None,
     paper: Annotated[bool, typer.Option("--paper", help="Also draw the paper's figures.")] = False,
-    dry: Annotated[bool, typer.Option("--dry", help="Show the runs and do nothing.")] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="List the runs without starting them.")] = False,
 ) -> None:
     """Run every combination of the lists given by --set.
 

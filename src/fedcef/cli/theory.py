@@ -26,16 +26,16 @@ def theory(
     ],
     set_: Changes = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=0, help="How many samples of every client to estimate L on; 0 = all.")
+        int, typer.Option("--samples", min=0, help="Samples of each client used to estimate L; 0 = all.")
     ] = 256,
     problem: Annotated[
         str | None,
-        typer.Option("--problem", help="For a run from Python: the function that makes its problem, module:name."),
+        typer.Option("--problem", help="For a run from Python: the function that builds its problem, module:name."),
     ] = None,
 ) -> None:
-    """Hold the convergence theorem of FedCEF's paper against a run.
+    """Check a run against the convergence theorem of FedCEF's paper.
 
-    Shows its conditions, step sizes that meet them, its bound and what was measured.
+    Shows which conditions hold, step sizes that meet them, the bound, and what the run measured.
     """
     from fedcef.theory import check_theorem
 
@@ -56,7 +56,7 @@ def _show_estimates(found: Check, samples: int) -> None:
     console.print(table)
     share = "all samples" if samples == 0 else f"at most {samples} samples"
     tell(f"L: the largest |eigenvalue| of Hessians at these points, by power iteration on {share} of every client.")
-    tell("That is a local estimate, from below: between the points and beyond them L may be larger.")
+    tell("This is a local estimate from below: L may be larger at other points.")
 
 
 def _show_conditions(found: Check) -> None:
@@ -71,23 +71,23 @@ def _show_conditions(found: Check) -> None:
 def _show_advice(found: Check) -> None:
     setting, advice = found.setting, found.advice
     if setting is None or advice is None:
-        tell("The compressor has no q below 1, so that the theorem says nothing of any step size.")
+        tell("The compressor has no q below 1, so the theorem does not apply at any step size.")
         return
     tell(
         f"Step sizes that meet both: --set local_lr={advice.local_lr:g} --set server_lr={advice.server_lr:g}"
         f"   (η = {setting.mixing:g}, q = {setting.contraction:.4g}, K = {setting.local_steps}, L as estimated)"
     )
     if advice.bound is not None and found.bound is None:
-        tell(f"With them and as many rounds the bound would be {_terms(advice.bound)}.")
+        tell(f"With these and the same number of rounds the bound would be {_terms(advice.bound)}.")
 
 
 def _show_bound(found: Check) -> None:
     if found.bound is not None:
         tell(f"Bound on the mean of ‖G‖²: {_terms(found.bound)}.")
     else:
-        tell("A condition is not met: the theorem promises nothing for this run.")
+        tell("A condition is not met: the theorem gives no bound for this run.")
     if found.advice is not None and found.advice.bound is not None and not found.optimum_known:
-        tell("F* is taken as 0, which it cannot be below; a run of a convex problem with eval.optimum=true knows it.")
+        tell("F* is taken as 0, a lower bound; on a convex problem a run with eval.optimum=true computes it.")
     measured = found.measured
     if measured is None:
         return

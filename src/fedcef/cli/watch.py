@@ -1,4 +1,4 @@
-"""fedcef watch: runs while they go on."""
+"""fedcef watch: runs in progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def watch(
     run: Annotated[Path, typer.Argument(help="A run folder, or a folder that holds run folders.")],
-    once: Annotated[bool, typer.Option("--once", help="Print what there is now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the current state and exit.")] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Also serve the report to this machine's browser, until Ctrl-C.")
     ] = False,
@@ -29,15 +29,15 @@ def watch(
     ] = None,
     track: Track = None,
 ) -> None:
-    """Follow runs while they go on, in a terminal or a browser.
+    """Follow runs in progress, in a terminal or a browser.
 
-    It ends with them, or on Ctrl-C.
+    Ends when the runs end, or on Ctrl-C.
     """
     from fedcef.trackers import Tracking, open_trackers
     from fedcef.watch import Site, Watched, draw_screen, follow
 
     if once and serve:
-        raise ConfigError("--once ends at once and --serve does not; give one of them.")
+        raise ConfigError("--once and --serve exclude each other; give one of them.")
     if port is not None and not serve:
         raise ConfigError("--port is for --serve; add --serve, or leave it out.")
     open_trackers(track or [])  # a missing package is told before anything is shown

@@ -66,13 +66,13 @@ def run_in_folder(
     if exists:
         refuse_deployed(path)
     if exists and not resume:
-        raise RunError(f"{path} already holds a run; go on with it by resume=True, or choose another `out`.")
+        raise RunError(f"{path} already holds a run; continue it with resume=True, or choose another `out`.")
     if exists and (differing := _differing(RunReader(path).settings, settings)):
         raise ConfigError(f"{path} holds a run with other settings or data ({differing}); choose another `out`.")
     try:
         run_to_the_end(settings, folder, resume=exists, watch=watch)
     except KeyboardInterrupt as stop:
-        stop.add_note(f"Interrupted.  Go on with the same call and resume=True; the run is in {path}.")
+        stop.add_note(f"Interrupted.  Resume with the same call and resume=True; the run is in {path}.")
         raise
     return share(History.load(path, problem.model))
 

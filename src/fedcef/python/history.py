@@ -52,7 +52,7 @@ class History:
         records = [record for record in run.records if "objective" in record]
         if not records:
             raise RunError(
-                f"The run in {folder} has not been evaluated yet; wait for its first round, or go on with it."
+                f"The run in {folder} has not been evaluated yet; wait for its first round, or resume it."
             )
         notes = tuple(str(note.get("note", "")) for note in run.notes)
         return cls(records, run.model(), template, path, (*notes, *run.damage))

@@ -26,7 +26,7 @@ def method(name, **options):
     return kind(**{**SMALL, "compressor": Identity(), **memory, **options})
 
 
-def simulated(algorithm, rounds=6, **options):
+def simulated(algorithm, rounds=3, **options):
     simulation = Simulation(PROBLEM, algorithm, **{"batch_size": 5, **options})
     for _ in range(rounds):
         simulation.step()
@@ -107,7 +107,7 @@ def test_a_rule_on_differences_alone_would_stand_still():
     """What the sums are for: the median of one round's messages is zero nearly everywhere, that of the sums is not."""
     algorithm = method("fedcef", compressor=TopK(ratio=0.05))
     simulation = Simulation(PROBLEM, algorithm, batch_size=5, aggregation="median")
-    for t in range(60):
+    for t in range(40):
         up, _ = simulation.engine.work(simulation.state, simulation.engine.rounds.at(t))
         assert int((up["delta"].dense().sort(dim=0).values[2] != 0).sum()) <= 1
         simulation.step()

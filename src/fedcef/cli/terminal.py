@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +22,6 @@ errors = Console(stderr=True)
 def tell(line: str) -> None:
     """A plain line on standard output: no markup is read from it, no line is broken in it."""
     console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def hang(text: str, indent: int) -> list[str]:
-    """Text in lines of the terminal's width, the second and later ones indented; no word is broken."""
-    width = max(console.width, indent + 20)
-    first = " " * (len(text) - len(text.lstrip()))
-    return textwrap.wrap(
-        text.lstrip(), width, initial_indent=first, subsequent_indent=" " * indent,
-        break_long_words=False, break_on_hyphens=False, replace_whitespace=False, drop_whitespace=True,
-    )  # fmt: skip
 
 
 def say(sentence: str, style: str = "") -> None:

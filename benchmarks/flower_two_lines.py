@@ -4,7 +4,7 @@
 
     study       compressors and rules, on three seeds that nothing else uses, in one process
     simulated   the apps of examples/flower_quickstart_* on Flower's simulation engine (Ray), ten nodes, three seeds
-    faults      the same in one process, with replies lost and doubled, nodes started again, and disks lost
+    faults      the same in one process, with replies lost and doubled, and nodes started again under other ids
     deployed    real processes: a SuperLink and three SuperNodes
     killed      the same, with a SuperNode killed (-9) and started again
 
@@ -137,7 +137,7 @@ def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = Fa
     """The apps over real processes, all seeds at once; without compression in this process, where it is the same."""
     tools, rows = loaded(TESTS / "deployment.py"), []
     tools.PATIENCE_S = 1200.0
-    options = {"num-server-rounds": rounds, "num-partitions": nodes, "fraction-evaluate": 0.0}
+    options = as_deployed(rounds, nodes)
     for name in names:
         with (
             tempfile.TemporaryDirectory() as place,
@@ -169,12 +169,15 @@ def killed(names: list[str], rounds: int = 30, nodes: int = 3) -> list[dict[str,
     return deployed(names, rounds, nodes, kill=True)
 
 
+def as_deployed(rounds: int, nodes: int) -> dict[str, Any]:
+    """The settings of runs on few nodes."""
+    return {"num-server-rounds": rounds, "num-partitions": nodes, "fraction-evaluate": 0.0}
+
+
 def past(lab: Any, process: Any, folder: Path, rounds: int) -> None:
     """Wait until so many rounds are over."""
     lines = folder / "rounds.jsonl"
-    lab.wait_for(
-        f"round {rounds}", lambda: lines.exists() and lines.read_text().count("\n") > rounds, process, folder.name
-    )
+    lab.wait_for("rounds", lambda: lines.exists() and lines.read_text().count("\n") > rounds, process, folder.name)
 
 
 # in one process
@@ -205,16 +208,14 @@ def in_process(
     grid = Grid(client, config, state=folder / "states", clients=nodes)
     grid.clock = time.monotonic
     if prepare is not None:
-        prepare(grid, folder / "states", random.Random(seed))
+        prepare(grid, random.Random(seed))
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
     server(grid, context)
     return outcome(folder / "run")
 
 
-def misfortune(grid: Any, states: Path, chance: random.Random) -> None:
-    """One reply in ten is lost, one in ten comes twice; nodes are restarted under other ids, and lose their disks."""
-    import shutil
-
+def misfortune(grid: Any, chance: random.Random) -> None:
+    """One reply in ten is lost, one in ten comes twice; after one message in fifty a node is restarted."""
     push, pull = grid._push, grid.pull_messages
 
     def pushing(message: Any) -> Any:
@@ -227,8 +228,6 @@ def misfortune(grid: Any, states: Path, chance: random.Random) -> None:
         if chance.random() < 0.02:
             node = chance.choice(grid.nodes)
             node.node_id = chance.getrandbits(40)
-        if chance.random() < 0.005:
-            shutil.rmtree(states / f"client-{chance.randrange(len(grid.nodes))}", ignore_errors=True)
         return identifier
 
     def pulling(ids: Any) -> list[Any]:
@@ -237,22 +236,21 @@ def misfortune(grid: Any, states: Path, chance: random.Random) -> None:
     grid._push, grid.pull_messages = pushing, pulling
 
 
-def faults(names: list[str]) -> list[dict[str, Any]]:
+def faults(names: list[str], rounds: int = 30, nodes: int = 3) -> list[dict[str, Any]]:
     """The apps with everything that can go wrong with a message, against the same without compression or misfortune."""
-    rows = []
+    rows, options = [], as_deployed(rounds, nodes)
     with tempfile.TemporaryDirectory() as place:
         for name in names:
             for seed in SEEDS:
-                plain = in_process(name, seed, PLAIN, Path(place))
-                ours = in_process(name, seed, {}, Path(place), misfortune)
+                plain = in_process(name, seed, PLAIN | options, Path(place), nodes=nodes)
+                ours = in_process(name, seed, options, Path(place), misfortune, nodes)
                 rows.append(told(name, seed, plain, ours))
     return rows
 
 
 def study(names: list[str], rounds: int = 40, nodes: int = 10) -> list[dict[str, Any]]:
     """Compressors, on seeds of their own."""
-    of_run = {"num-server-rounds": rounds, "num-partitions": nodes}
-    of_run |= {} if nodes == 10 else {"fraction-evaluate": 0.0}  # as deployed
+    of_run = as_deployed(rounds, nodes) if nodes < 10 else {"num-server-rounds": rounds, "num-partitions": nodes}
     choices = [
         ("identity", "identity"),
         ("topk(0.01, sign)", "topk(0.02, sign)"),
@@ -281,7 +279,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["study", "simulated", "faults", "deployed", "killed"])
     parser.add_argument("--app", choices=list(APPS), action="append")
-    parser.add_argument("--rounds", type=int, help="of a study or deployment")
+    parser.add_argument("--rounds", type=int, help="other than what is usual there")
     parser.add_argument("--nodes", type=int, help="likewise")
     parser.add_argument("--write", action="store_true", help="add to benchmarks/results/flower_two_lines.json")
     arguments = parser.parse_args()

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcef.core.errors import ConfigError, RunError
+from fedcef.core.extras import install_extra
 
 Whole = NDArray[np.uint32]
 """Numbers modulo 2^b."""
@@ -113,5 +114,5 @@ def _library(name: str) -> Any:
     except ImportError:
         raise ConfigError(
             "Secure aggregation needs the packages cryptography and pycryptodome, which Flower brings along; install "
-            "them with: pip install 'fedcef[flower]'."
+            f"them with: {install_extra('flower')}"
         ) from None

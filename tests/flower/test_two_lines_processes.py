@@ -94,7 +94,7 @@ def test_deployed_with_a_node_killed_and_started_again(tmp_path, tiny):
     """It comes back under another id and goes on from its disk; the server has what all nodes have."""
     with Deployment(tmp_path / "lab", secure=False, app=tiny) as lab:
         lab.superlink()
-        nodes = [lab.supernode(number) for number in range(2)]
+        nodes = [lab.supernode(0, warm="numpy"), lab.supernode(1)]  # one of them with a process that waits
         lab.connected("node-0", "node-1")
         config = f'folder="{tmp_path / "run"}"'
         running = lab.start("run", "flwr", "run", str(lab.app), "lab", "--stream", "--run-config", config)

@@ -10,8 +10,10 @@ from fedcef.algorithms.aggregating import own_state
 from fedcef.compressors import Auto, Identity, TopK
 from fedcef.core.aggregation import Median, NormClipping, TrimmedMean
 from fedcef.core.errors import ConfigError
-from fedcef.problems.lasso import lasso
+from fedcef.problems.lasso import Linear, half_mean_square, lasso
+from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1
+from fedcef.simulation.evaluation import Evaluator
 from fedcef.simulation.simulation import Simulation
 
 PROBLEM = lasso(L1(0.05), num_clients=5, samples=30, dim=20, support=5, dtype=torch.float64)
@@ -209,3 +211,24 @@ def test_a_population_has_no_table_of_sums(monkeypatch):
         with pytest.raises(ConfigError, match="looks at a vector of each of its 5 clients in every round"):
             Simulation(PROBLEM, algorithm, aggregation="median")
     Simulation(PROBLEM, FedAvg(**SMALL), aggregation="median")
+
+
+def test_where_clients_differ_a_median_has_another_limit():
+    """What docs/robustness.md says of the fixed point: exact with the mean, and with a rule where clients are alike."""
+    g = torch.Generator().manual_seed(0)
+    inputs = torch.randn(6, 40, 8, generator=g, dtype=torch.float64)
+    targets = inputs[..., 0] + torch.randn(6, 40, generator=g, dtype=torch.float64)
+    model = Linear(torch.ones(8, dtype=torch.float64))
+
+    def limit(clients, rule):
+        problem = Problem.build(model, half_mean_square, clients, regularizer=L1(0.05))
+        algorithm = FedCEF(local_lr=0.03, local_steps=3, compressor=TopK(ratio=0.2), regularizer=problem.regularizer)
+        simulation = Simulation(problem, algorithm, batch_size=0, aggregation=rule)
+        for _ in range(250):
+            simulation.step()
+        return Evaluator(problem, algorithm.step)(simulation.model())["stationarity"]
+
+    different = list(zip(inputs, targets, strict=True))
+    assert limit(different, "mean") <= 1e-16
+    assert limit(different, "median") >= 1e-4
+    assert limit(different[:1] * 6, "median") <= 1e-16

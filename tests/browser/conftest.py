@@ -4,14 +4,15 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedcef.core.errors import DivergedError
-from fedcef.report import find_frontier, find_runs, load_runs, write_frontier, write_page, write_paper
+from fedcef.report import RunRecord, find_frontier, find_runs, load_runs, write_frontier, write_page, write_paper
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.run import run
@@ -50,13 +51,40 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """report.html, frontier.html and paper.html about the runs."""
+    """report.html, frontier.html and paper.html about the runs, many.html about 50 of 5,000 rounds each."""
     out = tmp_path_factory.mktemp("pages")
     records = load_runs(find_runs(runs))
-    write_page(records, out / "report.html")
     write_frontier(find_frontier(records, [("a reference", 1e6, 0.9)]), records, out)
+    (out / "report.html").rename(out / "frontier.html")
+    write_page(records, out / "report.html")
     write_paper(find_runs(runs), out)
+    write_page(_many(records[0]), out / "many.html")
     return out
+
+
+def _many(record: RunRecord) -> list[RunRecord]:
+    """Runs of two methods in 25 variants each, as long as the page has to thin."""
+    t = np.arange(5001.0)
+    found = []
+    for k in range(50):
+        columns = {name: (k + 1) * 1e3 * t for name in record.rounds if name.endswith("bytes")}
+        measured = dict.fromkeys(("train_loss", "objective", "stationarity", "density"), (k % 25 + 1) / (t + 9))
+        rounds = {"round": t, "wall_s": t / 50, "accuracy": 1 - measured["density"], **columns, **measured}
+        method = ("fedcef", "zhang")[k % 2]
+        config = {**record.config, "local_lr": 0.01 * (k + 1), "algorithm": {"name": method}}
+        summary = {**record.summary, **{name: float(column[-1]) for name, column in rounds.items()}}
+        found.append(replace(record, label=f"{method} variant {k}", rounds=rounds, config=config, summary=summary))
+    return found
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, by `npm install axe-core` here, or from where AXE_CORE says."""
+    places = [os.environ.get("AXE_CORE", ""), "node_modules/axe-core/axe.min.js"]
+    path = next((Path(place) for place in places if place and Path(place).is_file()), None)
+    if path is None:
+        pytest.skip("axe-core is not here: npm install --no-save axe-core, or set AXE_CORE to its axe.min.js")
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +105,7 @@ def visit(browser: Any, pages: Path) -> Iterator[Open]:
     """visit(name, width=…, scheme=…) -> the page, opened in a window of its own."""
     contexts = []
 
-    def go(name: str = "report.html", width: int = 1400, scheme: str = "light") -> Visit:
+    def go(name: str = "report.html", width: int = 1400, scheme: str = "light", view: str = "") -> Visit:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
         )
@@ -86,7 +114,7 @@ def visit(browser: Any, pages: Path) -> Iterator[Open]:
         found.page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
         found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
         found.page.on("request", lambda request: found.requests.append(request.url))
-        found.page.goto((pages / name).as_uri())
+        found.page.goto((pages / name).as_uri() + view)
         return found
 
     yield go

@@ -7,9 +7,8 @@
   const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" };
   const faint = (hex) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))}, 0.18)`;
 
-  const look = (m, sizes) => ({ name: m.name, mode: "lines+markers", line: { color: color(m), width: 2.2, dash: m.dash },
-    marker: { symbol: m.symbol, size: sizes, color: color(m), opacity: 1,
-      line: { color: css("--paper"), width: sizes.map((size) => (size ? 1 : 0)) } } });
+  const look = (m, mode) => ({ mode, line: { color: color(m), width: 2.2, dash: m.dash }, hoverinfo: "skip", showlegend: false,
+    marker: { symbol: m.symbol, size: SIZE, color: color(m), opacity: 1, line: { color: css("--paper"), width: 1 } } });
 
   // Round 0 has no place on a logarithmic axis.
   const keep = (xs) => xs.map((x, i) => i).filter((i) => xs[i] !== null && (!state.logX || xs[i] > 0));
@@ -27,11 +26,11 @@
     return { low: low / size, high: high / size, size, unit };
   }
 
-  // Markers at about equal steps along the axis; phase keeps the markers of different curves apart.
+  // Which points carry markers: at about equal steps along the axis; phase keeps those of different curves apart.
   function markers(xs, reach, phase) {
     const place = (x) => (state.logX ? Math.log(x / reach.low) / Math.log(reach.high / reach.low || 2) : x / reach.high);
     let next = place(xs[0]) + 0.03 + 0.09 * phase;
-    return xs.map((x) => { if (place(x) < next) { return 0; } next = place(x) + 0.1; return SIZE; });
+    return xs.map((_, i) => i).filter((i) => { if (place(xs[i]) < next) { return false; } next = place(xs[i]) + 0.1; return true; });
   }
 
   // A run that diverged must not flatten the others: with one, the axis is fixed by the rest.
@@ -65,9 +64,10 @@
         all.push({ x: [...x, ...[...x].reverse()], y: [...pick(c.low), ...pick(c.high).reverse()], fill: "toself", mode: "lines",
           line: { width: 0 }, fillcolor: faint(color(m)), hoverinfo: "skip", showlegend: false });
       }
-      const sizes = at.length > 12 ? markers(x, reach, k / methods.length) : x.map(() => SIZE);
-      all.push({ x, y: pick(c.y), showlegend: false, hoverinfo: "skip", ...look(m, sizes) });
-      if (c.diverged) { all.push(cross(m, p, x, pick(c.y), range)); }
+      const y = pick(c.y), marked = at.length > 12 ? markers(x, reach, k / methods.length) : x.map((_, i) => i);
+      // a trace of their own: a marker of size zero would still be an element for every point
+      all.push({ ...look(m, "lines"), name: m.name, x, y }, { ...look(m, "markers"), x: marked.map((i) => x[i]), y: marked.map((i) => y[i]) });
+      if (c.diverged) { all.push(cross(m, p, x, y, range)); }
     });
     return all;
   }
@@ -95,7 +95,7 @@
   report.drawing = (p, alone) => {
     const reach = extent(p), data = traces(p, reach), view = layout(p, reach);
     if (!alone) { return { reach, data, layout: view }; }
-    const named = methods.filter((m, k) => seen(k) && m.curves[panels[p].key]).map((m) => ({ x: [null], y: [null], showlegend: true, ...look(m, [SIZE]) }));
+    const named = methods.filter((m, k) => seen(k) && m.curves[panels[p].key]).map((m) => ({ ...look(m, "lines+markers"), name: m.name, x: [null], y: [null], showlegend: true }));
     const whole = { paper_bgcolor: css("--paper"), showlegend: true, margin: { l: 70, r: 20, t: 20, b: 60 },
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", font: { color: css("--ink") } } };
     return { reach, data: [...data, ...named], layout: { ...view, ...whole } };

@@ -13,6 +13,7 @@ from fedcef.core.errors import RunError
 from fedcef.report.data.groups import Method
 from fedcef.report.data.records import as_line
 from fedcef.report.page.render import render
+from fedcef.report.page.settings import MOST_COLUMNS
 from fedcef.runs.reader import RunReader
 
 
@@ -67,6 +68,7 @@ def render_layers(items: Sequence[Method], places: Sequence[int]) -> Markup:
         size=sum(layer.size for layer in layers.values()),
         totals=[_share([_whole(model) for model in models]) for _, _, models in columns],
         damaged=damaged,
+        by_method=len(columns) > max(MOST_COLUMNS, len(rows)),
     )
 
 

@@ -3,7 +3,7 @@
 (() => {
   const { changed } = report;
   const WIDTH = 1030; // of A4 on its side, in pixels of a browser
-  const SMALLEST = 0.3;
+  const SMALLEST = 0.2;
   let undo = [];
 
   addEventListener("beforeprint", () => {

@@ -62,7 +62,8 @@ def test_a_history_as_a_model(history):
 
 def test_a_history_as_a_figure(history, tmp_path):
     figure = history.plot()
-    assert [ax.get_ylabel() for ax in figure.axes] == ["accuracy", "objective", "stationarity", "density"]
+    words = ["Test accuracy", "Objective", "Stationarity", "Share of parameters not zero"]
+    assert [ax.get_ylabel() for ax in figure.axes] == words
     assert figure.axes[2].get_yscale() == "log"
     line = figure.axes[0].lines[0]
     assert line.get_xdata().tolist() == [0, 5, 10, 12]

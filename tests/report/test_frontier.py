@@ -44,10 +44,29 @@ def test_families_share_colours_by_uplink_and_markers_by_downlink(make_run):
         (folder / "config.toml").write_text(text)
     found = find_frontier(load_runs(sorted(folder.parent.glob("r*"))))
     looks = [look_of(found, point) for point in found.points]
-    assert [p.uplink for p in found.points] == ["topk native", "topk native", "topk log3", "uncompressed"]
-    assert [p.downlink for p in found.points] == ["increment, lossless", "lossy", "lossy", "as in zhang"]
+    assert [p.uplink for p in found.points] == [
+        "Top-k, floats",
+        "Top-k, floats",
+        "Top-k, 3 bits, logarithmic",
+        "uncompressed",
+    ]
+    assert [p.downlink for p in found.points] == ["increment, lossless", "lossy", "lossy", "as in Zhang et al."]
     assert looks[0][0] == looks[1][0] != looks[2][0]
     assert looks[1][1] == looks[2][1] != looks[0][1]
+
+
+def test_points_that_the_seeds_cannot_tell_from_a_cheaper_one_are_ties(make_run):
+    means = {"cheap": 0.80, "a little better": 0.81, "clearly better": 0.86, "and a little more": 0.87}
+    folders = [
+        make_run(f"{i}-{s}", label=label, seed=s, accuracy=mean + (s - 1) / 50, up=1_000 * (i + 1))
+        for i, (label, mean) in enumerate(means.items())
+        for s in range(3)
+    ]
+    found = find_frontier(load_runs(folders))
+    assert [p.label for p in found.front] == list(means)
+    assert [p.tie for p in found.front] == [False, True, False, True]  # one standard deviation is 0.02
+    alone = find_frontier(load_runs(folders[1::3]))
+    assert not any(p.tie for p in alone.points)  # of one seed the spread is not known
 
 
 def test_files_and_their_content(records, tmp_path):

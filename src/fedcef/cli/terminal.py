@@ -67,5 +67,7 @@ def show_frontier(folders: Sequence[Path], out: Path, references: Sequence[Refer
     found = find_frontier(records, [(point.label, point.bytes, point.accuracy) for point in references])
     console.print(make_frontier_table(found))
     tell("● no setting with as few bytes is as accurate" + ("   ☆ reference, by its own count" if references else ""))
+    if any(point.tie for point in found.points):
+        tell("○ the same, but no better than a cheaper setting within one standard deviation over the seeds")
     for path in write_frontier(found, records, out):
         tell(f"Wrote {path}")

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 USUAL = ("accuracy", "test_loss", "objective", "stationarity", "density")
 LOGARITHMIC = ("stationarity", "gap", "l2_error", "control_gap")
 COLOR = "#0072b2"
+WORDS = {
+    "accuracy": "Test accuracy", "density": "Share of parameters not zero", "gap": "Gap to the optimum",
+    "l2_error": "Distance to the truth", "f1": "F1 of the support", "r2": "R²", "bytes": "MB sent, up and down",
+    "wall_s": "Seconds", "sim_s": "Simulated seconds",
+}  # fmt: skip
 
 
 def plot(records: Sequence[dict[str, Any]], measures: Sequence[str], against: str) -> Figure:
@@ -31,10 +36,15 @@ def plot(records: Sequence[dict[str, Any]], measures: Sequence[str], against: st
         ax.plot(x, y, color=COLOR, marker="o", markersize=3)
         if name in LOGARITHMIC and min(y) > 0:
             ax.set_yscale("log")
-        ax.set(xlabel="MB sent, up and down" if against == "bytes" else against, ylabel=name)
+        ax.set(xlabel=_words(against), ylabel=_words(name))
         ax.grid(True, color="#e6e6e6", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _words(name: str) -> str:
+    """What stands at an axis."""
+    return WORDS.get(name, name.replace("_", " ").capitalize())
 
 
 def _x(record: dict[str, float], against: str) -> float:

@@ -16,6 +16,7 @@ from rich.text import Text
 from fedcef.core.errors import RunError
 from fedcef.report.data.fitted import Fitted
 from fedcef.report.data.groups import Method, group_runs
+from fedcef.report.data.names import compressor_title, method_title
 from fedcef.report.data.records import RunRecord, as_line, as_number
 from fedcef.report.data.units import axis_unit, format_number
 
@@ -41,6 +42,7 @@ class Point:
     downlink: str = ""  # and by how the server does
     note: str = ""  # why it is not compared: "diverged", "unfinished"
     on_front: bool = False
+    tie: bool = False  # on the front, but the spread over the seeds cannot tell it from a cheaper point of the front
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,12 @@ def find_frontier(records: Sequence[RunRecord], references: Sequence[tuple[str, 
     points = sorted((_point(item) for item in group_runs(records)), key=lambda point: (point.total, -point.accuracy))
     if not any(not point.note for point in points):
         raise RunError("There is no finished run with an accuracy to draw against its bytes.")
-    best, marked = -math.inf, []
+    best, sure, marked = -math.inf, None, []
     for point in points:
         wins = not point.note and point.accuracy > best
-        best = point.accuracy if wins else best
-        marked.append(replace(point, on_front=wins))
+        tie = wins and sure is not None and point.accuracy - sure.accuracy <= max(point.spread, sure.spread)
+        best, sure = (point.accuracy, sure if tie else point) if wins else (best, sure)
+        marked.append(replace(point, on_front=wins, tie=tie))
     others = (Point(as_line(label), as_number(accuracy), total=total) for label, total, accuracy in references)
     return Frontier(tuple(marked), tuple(sorted(others, key=lambda point: point.total)))
 
@@ -94,10 +97,10 @@ def _family(config: dict[str, Any]) -> tuple[str, str]:
     """How the clients and how the server send, by the settings of a run."""
     algorithm, compressor = (_section(config, name) for name in ("algorithm", "compressor"))
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
-    uplink = "uncompressed" if sent[0] in ("", "identity") else " ".join(sent).strip()
+    uplink = "uncompressed" if sent[0] in ("", "identity") else compressor_title(*sent)
     down = str(algorithm.get("downlink", ""))
     down = "lossy" if down and sent[0] == "auto" else down  # which it chooses whatever the settings say
-    return uplink, DOWNLINKS.get(down, f"as in {as_line(str(algorithm.get('name', 'others')))}")
+    return uplink, DOWNLINKS.get(down, f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}")
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def write_csv(found: Frontier, path: Path) -> None:
 
 
 def make_frontier_table(found: Frontier) -> RenderableType:
-    """The points by bytes for a terminal; ● marks the front, ☆ what was given as a reference."""
+    """The points by bytes for a terminal; ● marks the front, ○ its ties, ☆ what was given as a reference."""
     points = sorted([*found.points, *found.references], key=lambda point: point.total)
     totals = [point.total for point in points if point.total > 0]
     size, unit = axis_unit(min(totals), max(totals), log=True)
@@ -136,7 +139,7 @@ def make_frontier_table(found: Frontier) -> RenderableType:
         for name in ("accuracy\n%", *(f"{name}\n{unit}" for name in ways)):
             view.add_column(name, justify="right", no_wrap=True)
         for point in points:
-            mark = "☆" if point in found.references else "●" if point.on_front else ""
+            mark = "☆" if point in found.references else "○" if point.tie else "●" if point.on_front else ""
             spread = f" ±{100 * point.spread:.2f}" if point.spread else ""
             accuracy = point.note or (f"{100 * point.accuracy:.2f}{spread}" if math.isfinite(point.accuracy) else "–")
             sent = {"wire up": point.up, "wire down": point.down, "wire total": point.total}

@@ -1,4 +1,4 @@
-"""How metrics, axes and data sets are called in print."""
+"""How metrics, axes, data sets and parts of settings are called in print."""
 
 METRICS = {  # key -> (name, name of the unit, factor)
     "accuracy": ("Test accuracy", "%", 100.0),
@@ -29,6 +29,25 @@ AXES = {  # key -> (name on an axis, name on a switch)
     "network_s": ("Simulated network time", "Network time"),
     "sim_s": ("Simulated time on the run's network", "Simulated time"),
 }
+COMPRESSORS = {
+    "topk": "Top-k", "randk": "Rand-k", "layerwise_topk": "Top-k by layer", "blockwise_topk": "Top-k by block",
+    "block_topk": "largest blocks", "dct_topk": "Top-k of cosines", "stc": "STC", "scaled_sign": "scaled signs",
+    "one_bit": "1-bit SGD", "three_lc": "3LC", "terngrad": "TernGrad", "qsgd": "QSGD", "natural": "powers of two",
+    "drive": "DRIVE", "eden": "EDEN", "powersgd": "PowerSGD", "auto": "chosen by the run",
+}  # fmt: skip
+VALUES = {
+    "native": "floats", "float32": "floats", "float16": "16-bit floats", "bfloat16": "16-bit floats",
+    "uniform8": "8 bits", "uniform4": "4 bits", "uniform2": "2 bits", "sign": "signs", "powers": "powers of two",
+    "log4": "4 bits, logarithmic", "log3": "3 bits, logarithmic", "log2": "2 bits, logarithmic",
+}  # fmt: skip
+METHODS = {
+    "zhang": "Zhang et al.", "fedavg": "FedAvg", "fedda": "FedDA", "fedcanon": "FedCanon", "scaffold": "SCAFFOLD",
+    "scafcom": "SCAFCOM", "scallion": "SCALLION", "fedprox": "FedProx", "fedadam": "FedAdam", "fedpaq": "FedPAQ",
+    "fedmid": "FedMiD", "feddr": "FedDR", "feddyn": "FedDyn", "diloco": "DiLoCo", "sparseloco": "SparseLoCo",
+    "demo": "DeMo", "ef21": "EF21", "ef21_prox": "EF21-Prox", "ef21_sgdm": "EF21-SGDM", "fed_ef": "Fed-EF",
+}  # fmt: skip
+REGULARIZERS = {"l1": "ℓ1", "l2_norm": "ℓ2 norm", "linf": "ℓ∞", "tv": "total variation", "mcp": "MCP", "scad": "SCAD",
+                "l0": "ℓ0", "nuclear": "nuclear norm", "zero": "none"}  # fmt: skip
 DATASETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 
 
@@ -36,6 +55,26 @@ def metric_title(metric: str) -> str:
     """A metric's name with its unit."""
     name, unit, _ = METRICS[metric]
     return f"{name} ({unit})" if unit else name
+
+
+def compressor_title(name: str, values: str = "") -> str:
+    """How a compressor sends, in words: "Top-k, 4 bits"."""
+    return ", ".join(part for part in (COMPRESSORS.get(name, spaced(name)), VALUES.get(values, spaced(values))) if part)
+
+
+def method_title(name: str) -> str:
+    """A method's name in print."""
+    return METHODS.get(name, spaced(name))
+
+
+def regularizer_title(name: str) -> str:
+    """A regulariser's name in print."""
+    return REGULARIZERS.get(name, spaced(name))
+
+
+def spaced(name: str) -> str:
+    """A name of the settings as words."""
+    return name.replace("_", " ")
 
 
 def dataset_title(name: str) -> str:

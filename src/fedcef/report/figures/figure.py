@@ -54,8 +54,9 @@ class Reach:
 
 def draw_figure(records: Sequence[RunRecord], path: Path) -> None:
     """Draws the runs to a PNG, PDF or SVG file, by the suffix of `path`."""
-    items = group_runs(records)
-    looks = choose_looks(items)
+    every = group_runs(records)
+    metrics = (lead_metric(every), _beside(every))
+    items, looks = with_curves(every, choose_looks(every), metrics)
     width = 7.2
     with drawing(path) as fig:
         fig.set_size_inches(width, 5.0 + 0.17 * legend_rows(items, width))
@@ -63,9 +64,28 @@ def draw_figure(records: Sequence[RunRecord], path: Path) -> None:
         grid = fig.subplots(2, 2, sharey="col")
         reach = _reach(items)
         for row, axis in zip(grid, ("wire_bytes", "paper_bytes"), strict=True):
-            for ax, metric in zip(row, (lead_metric(items), second_metric(items)), strict=True):
+            for ax, metric in zip(row, metrics, strict=True):
                 draw_panel(ax, items, looks, axis, metric, reach)
         draw_legend(fig, items, looks, width)
+
+
+def with_curves(
+    items: Sequence[Method], looks: Sequence[Look], metrics: Sequence[str]
+) -> tuple[list[Method], list[Look]]:
+    """The methods that have a curve of one of the metrics, with their looks; all of them if none has."""
+    shown = [i for i, item in enumerate(items) if any(item.curve(metric) for metric in metrics)] or range(len(items))
+    return [items[i] for i in shown], [looks[i] for i in shown]
+
+
+def _beside(items: Sequence[Method]) -> str:
+    """The metric of the right panels: beside a gap to the optimum the loss says nothing, but the sparsity does."""
+    second = second_metric(items)
+    densities = [c.mean.min() for item in items if (c := item.curve("density"))]
+    return (
+        "density"
+        if lead_metric(items) == "gap" and second == "train_loss" and min(densities, default=1) < 1
+        else second
+    )
 
 
 @contextmanager

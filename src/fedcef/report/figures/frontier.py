@@ -1,4 +1,7 @@
-"""The figure of a frontier: families by colour and marker, the front as a staircase, its points named."""
+"""The figure of a frontier: families by colour and marker, the front as a staircase, its points named.
+
+Points of the front that the spread over the seeds cannot tell from a cheaper one are open.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +76,8 @@ def _staircase(ax: Any, found: Frontier, size: float) -> None:
 def _draw(ax: Any, found: Frontier, point: Point, size: float) -> None:
     (color, _), (marker, _) = look_of(found, point)
     style = {"color": color, "marker": marker, "ms": 6.2, "mec": "white", "mew": 0.7, "ls": "none"}
+    if point.tie:
+        style |= {"mfc": "white", "mec": color, "mew": 1.2, "ms": 5.6}
     strength = 1.0 if point.on_front else LIGHT
     spread = 100 * point.spread if point.spread else None
     ax.errorbar(
@@ -114,6 +119,9 @@ def _legend(ax: Any, found: Frontier) -> None:
         names.append(f"down: {downlink}")
     handles.append(line([], [], color="#8a8a8a", lw=1.1))
     names.append("the front")
+    if any(point.tie for point in found.front):
+        handles.append(line([], [], marker="o", ms=5.6, ls="none", mfc="white", mec=SOFT, mew=1.2))
+        names.append("no better than a cheaper one, within the bars")
     if found.stars:
         handles.append(line([], [], **_star()))
         names.append("reference")

@@ -11,7 +11,7 @@ from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.looks import choose_looks
 from fedcef.report.data.records import RunRecord
 from fedcef.report.data.units import unit_of
-from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows
+from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows, with_curves
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH = 3.5  # inches: one column
@@ -30,14 +30,15 @@ def draw_figures(records: Sequence[RunRecord], out: Path, axis: str, link: Clien
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"The figures cannot be written to {out}: {error.strerror}.") from error
-    looks = choose_looks(items)
+    chosen = choose_looks(items)
     paths = [out / f"{metric}_{axis}.{suffix}" for metric in shown_metrics(items) for suffix in FORMATS]
     for path in paths:
         metric = path.stem.removesuffix(f"_{axis}")
+        drawn, looks = with_curves(items, chosen, [metric])
         with drawing(path) as fig:
-            fig.set_size_inches(WIDTH, 2.45 + 0.16 * legend_rows(items, WIDTH))
-            draw_panel(fig.subplots(), items, looks, axis, metric, _reach(items, axis, metric))
-            draw_legend(fig, items, looks, WIDTH)
+            fig.set_size_inches(WIDTH, 2.45 + 0.16 * legend_rows(drawn, WIDTH))
+            draw_panel(fig.subplots(), drawn, looks, axis, metric, _reach(drawn, axis, metric))
+            draw_legend(fig, drawn, looks, WIDTH)
     return paths
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcef.report.data.groups import Group, Method
 from fedcef.report.data.looks import Look, legend_looks
-from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows
+from fedcef.report.figures.figure import Reach, draw_legend, draw_panel, drawing, legend_rows, with_curves
 
 WIDTH = 3.5  # inches: one column
 GIGABYTE = 1e9
@@ -30,10 +30,11 @@ def _file_name(dataset: str) -> str:
 
 
 def _draw(group: Group, metric: str, path: Path, looks: Sequence[Look]) -> None:
+    items, looks = with_curves(group.items, looks, [metric])
     with drawing(path) as fig:
-        fig.set_size_inches(WIDTH, 2.45 + 0.16 * legend_rows(group.items, WIDTH))
-        draw_panel(fig.subplots(), group.items, looks, "paper_bytes", metric, _reach(group.items, metric))
-        draw_legend(fig, group.items, looks, WIDTH)
+        fig.set_size_inches(WIDTH, 2.45 + 0.16 * legend_rows(items, WIDTH))
+        draw_panel(fig.subplots(), items, looks, "paper_bytes", metric, _reach(items, metric))
+        draw_legend(fig, items, looks, WIDTH)
 
 
 def _reach(items: Sequence[Method], metric: str) -> Reach:

@@ -36,6 +36,8 @@ APPS = {name: HERE.parent / "examples" / f"flower_quickstart_{name}" for name in
 SEEDS = (1, 2, 3)
 STUDIED = (101, 102, 103)
 PLAIN = {"up": "identity", "down": "identity"}
+OWN = {"sklearn": {"up": "topk(0.055, sign)", "down": "topk(0.11, sign)", "fraction-evaluate": 0.5}}
+"""On few nodes; scikit-learn's solver takes long steps, and with few nodes there is little to average."""
 HELD = """import functools, fedcef.problems.data.datasets as d; d.load = functools.lru_cache(d.load); d.load("mnist")"""
 """A module that reads the data when it is imported: not for every message."""
 LOCAL = '[superlink.local]\naddress = ":local:"\n'
@@ -85,9 +87,6 @@ def told(name: str, seed: int, plain: dict[str, Any], ours: dict[str, Any]) -> d
     return row
 
 
-# on Flower's simulation engine
-
-
 def simulated(names: list[str]) -> list[dict[str, Any]]:
     """The apps by `flwr run`, on Ray."""
     tools, rows = loaded(TESTS / "deployment.py"), []
@@ -130,14 +129,10 @@ def ended(lab: Any, process: Any, folder: Path) -> None:
     process.wait(120)
 
 
-# deployed
-
-
 def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = False) -> list[dict[str, Any]]:
     """The apps over real processes, all seeds at once; without compression in this process, where it is the same."""
     tools, rows = loaded(TESTS / "deployment.py"), []
     tools.PATIENCE_S = 1200.0
-    options = as_deployed(rounds, nodes)
     for name in names:
         with (
             tempfile.TemporaryDirectory() as place,
@@ -148,10 +143,11 @@ def deployed(names: list[str], rounds: int = 30, nodes: int = 3, kill: bool = Fa
             lab.superlink()
             supernodes = [lab.supernode(number, warm="held") for number in range(nodes)]
             lab.connected(*(f"node-{number}" for number in range(nodes)))
+            options = as_deployed(name, rounds, nodes)
             more = options | {"timeout": 60 if kill else 600}
             folders = {seed: Path(place) / f"seed-{seed}" for seed in SEEDS}
             runs = {seed: flower_run(lab, "lab", at, wait=False, seed=seed, **more) for seed, at in folders.items()}
-            plain = {seed: in_process(name, seed, PLAIN | options, Path(place), nodes=nodes) for seed in SEEDS}
+            plain = {seed: in_process(name, seed, options | PLAIN, Path(place), nodes=nodes) for seed in SEEDS}
             if kill:
                 past(lab, runs[SEEDS[0]], folders[SEEDS[0]], rounds // 3)
                 supernodes[1].kill()
@@ -169,9 +165,9 @@ def killed(names: list[str], rounds: int = 30, nodes: int = 3) -> list[dict[str,
     return deployed(names, rounds, nodes, kill=True)
 
 
-def as_deployed(rounds: int, nodes: int) -> dict[str, Any]:
+def as_deployed(name: str, rounds: int, nodes: int) -> dict[str, Any]:
     """The settings of runs on few nodes."""
-    return {"num-server-rounds": rounds, "num-partitions": nodes, "fraction-evaluate": 0.0}
+    return {"num-server-rounds": rounds, "num-partitions": nodes, "fraction-evaluate": 0.0} | OWN.get(name, {})
 
 
 def past(lab: Any, process: Any, folder: Path, rounds: int) -> None:
@@ -238,11 +234,12 @@ def misfortune(grid: Any, chance: random.Random) -> None:
 
 def faults(names: list[str], rounds: int = 30, nodes: int = 3) -> list[dict[str, Any]]:
     """The apps with everything that can go wrong with a message, against the same without compression or misfortune."""
-    rows, options = [], as_deployed(rounds, nodes)
+    rows = []
     with tempfile.TemporaryDirectory() as place:
         for name in names:
             for seed in SEEDS:
-                plain = in_process(name, seed, PLAIN | options, Path(place), nodes=nodes)
+                options = as_deployed(name, rounds, nodes)
+                plain = in_process(name, seed, options | PLAIN, Path(place), nodes=nodes)
                 ours = in_process(name, seed, options, Path(place), misfortune, nodes)
                 rows.append(told(name, seed, plain, ours))
     return rows
@@ -250,7 +247,7 @@ def faults(names: list[str], rounds: int = 30, nodes: int = 3) -> list[dict[str,
 
 def study(names: list[str], rounds: int = 40, nodes: int = 10) -> list[dict[str, Any]]:
     """Compressors, on seeds of their own."""
-    of_run = as_deployed(rounds, nodes) if nodes < 10 else {"num-server-rounds": rounds, "num-partitions": nodes}
+    of_run = as_deployed("", rounds, nodes) if nodes < 10 else {"num-server-rounds": rounds, "num-partitions": nodes}
     choices = [
         ("identity", "identity"),
         ("topk(0.01, sign)", "topk(0.02, sign)"),

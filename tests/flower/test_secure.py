@@ -161,6 +161,7 @@ def test_replies_under_the_masks_of_another_attempt_are_not_taken(tmp_path):
     made.grid._push = delayed
     made.run()
     assert slow == [1, 4, 0]
+    assert [told for told in made.told if "again" in told] == ["Round 1 has too few replies; it is tried again."]
     assert [sorted(cohort) for cohort in compare(made, run)] == [list(range(5))] * 2
 
 

@@ -31,6 +31,7 @@ from fedcef.problems.models import MODELS
 from fedcef.regularizers import REGULARIZERS
 from fedcef.runs.deployment_settings import DeploymentSettings
 from fedcef.runs.settings import Reference, Settings, Variant
+from fedcef.secure.section import Secure
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 AMOUNTS = ("budget", "limit", "bytes")
@@ -74,6 +75,12 @@ def page() -> str:
         *model("network", Network, "A simulated network, for a clock in the records; [network](network.md)."),
         *model("attack", Attack, "Clients that lie, in a simulation; [robustness](robustness.md#attacks)."),
         *model("privacy", Privacy, "Clipping and noise in what clients send; [privacy](privacy.md)."),
+        *model(
+            "secure",
+            Secure,
+            "The server learns the sum of what clients send, and nothing else of it; "
+            "[secure aggregation](guides/secure_aggregation.md).",
+        ),
         *model("deployment", DeploymentSettings, "What a server demands; [deployment](deployment.md)."),
         "## `[algorithm]`",
         "Default: `fedcef`. What each method computes is in [algorithms](algorithms.md) and [methods](methods.md).",

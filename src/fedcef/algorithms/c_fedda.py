@@ -28,7 +28,7 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CFedDA(DualAveraging):
-    """Fast-FedDA that adds up the server's points only, and uploads gradients alone."""
+    """Fast-FedDA that accumulates only the server's points and uploads only gradients."""
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         _, gradients = self.walk(replica, oracle)

@@ -34,7 +34,7 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompressedScaffnew(DeferredControl):
-    """Scaffnew whose clients send some of their entries each; by default all of them."""
+    """Scaffnew whose clients each send some of the entries; by default all of them."""
 
     senders: NotNegative = 0
     """s: how many clients of a cohort send each entry, 2 or more; 0, or no fewer than there are: all."""

@@ -46,7 +46,7 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DASHAPP(EF21):
-    """Momentum for tracking and for compression; exact with exact gradients, whoever takes part."""
+    """Momentum for tracking and for compression; exact with exact gradients, for any cohorts."""
 
     compression_momentum: UnitInterval = 0.0
     """a: how much of h_i - g_i a message makes up for; 0: the authors' 1/(2ω+1), or 1 where C is biased."""

@@ -36,7 +36,7 @@ from fedcef.wire import Dense, Levels, Payload
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeMo(SmoothMethod):
-    """Signs of what clients send of their own momentum."""
+    """Signs of the mean of the largest momentum coefficients that clients send (DeMo)."""
 
     momentum_decay: Memory = 0.999
     """b: how much of its momentum a client keeps from round to round."""

@@ -23,7 +23,7 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FedCanon(Algorithm):
-    """FedCanon (reconstructed): control variates, one proximal step a round."""
+    """FedCanon (reconstructed): control variates, one proximal step per round."""
 
     partial_participation: ClassVar[bool] = False
     steps_locally: ClassVar[bool] = True

@@ -32,7 +32,7 @@ from fedcef.wire import Dense
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FedComLoc(DeferredControl):
-    """Scaffnew whose clients send, use or are sent compressed models."""
+    """Scaffnew whose clients send, use or receive compressed models."""
 
     variant: Literal["com", "local", "global"] = "com"
     """What is compressed: what clients send, the points at which they take gradients, or what the server sends."""

@@ -36,7 +36,7 @@ from fedcef.wire import Dense, Nonzeros
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FetchSGD(SmoothMethod):
-    """Sketched gradients, with momentum and error feedback on the server, and a sparse step back."""
+    """Sketched gradients, with momentum and error feedback on the server; sparse steps down."""
 
     rows: Count = 5
     """How many sums an entry goes into."""

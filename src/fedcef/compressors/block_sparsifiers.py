@@ -46,7 +46,7 @@ class BlockwiseTopK(Sparsifier):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BlockTopK(Sparsifier):
-    """Whole blocks, those with the largest norm: nothing to sort but norms, and what is kept is contiguous.
+    """The blocks with the largest norm: only norms are sorted, and what is kept is contiguous.
 
     What is left after the last whole block, less than one block, is always kept.
     """

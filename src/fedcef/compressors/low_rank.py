@@ -34,7 +34,7 @@ from fedcef.wire import LowRank, Payload
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PowerSGD(Compressor):
-    """Every weight matrix as a product of two thin ones (PowerSGD); vectors are sent as they are."""
+    """Every weight matrix as a product of two thin ones (PowerSGD); vectors are sent uncompressed."""
 
     rank: Annotated[int, Field(ge=1, le=255)] = 4
     """The number of columns of the two factors."""

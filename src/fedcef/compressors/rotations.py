@@ -72,7 +72,7 @@ class _Rotation(Compressor):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Drive(_Rotation):
-    """Signs after a random rotation (DRIVE): one bit an entry, whatever the vector looks like."""
+    """Signs after a random rotation (DRIVE): one bit per entry, for any vector."""
 
     def compress(self, x: Tensor, key: Key) -> Payload:
         """A sign for each entry of the rotated vector."""
@@ -85,7 +85,7 @@ class Drive(_Rotation):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Eden(_Rotation):
-    """The best levels for normal numbers after a random rotation (EDEN): one to four bits an entry."""
+    """The best levels for normal numbers after a random rotation (EDEN): one to four bits per entry."""
 
     bits: Annotated[int, Field(ge=1, le=4)] = 2
     """Bits for each entry."""

@@ -38,7 +38,7 @@ class ScaledSign(Compressor):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OneBit(Compressor):
-    """One bit an entry: the mean of its block's negative entries, or that of the others (1-bit SGD)."""
+    """One bit per entry: the mean of its block's negative entries, or that of the others (1-bit SGD)."""
 
     block: Block = 1024
     """How many entries share the two means; 0: all."""

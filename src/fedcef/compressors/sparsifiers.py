@@ -71,7 +71,7 @@ class TopK(Sparsifier):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class STC(TopK):
-    """Sparse ternary compression: the largest entries, each sent as its sign; they share their mean magnitude.
+    """Sparse ternary compression: the largest entries, each sent as its sign, with one mean magnitude for all.
 
     Sattler, Wiedemann, Müller, Samek (2019, arXiv 1903.02891): Top-k with one scale for all values.
     """
@@ -112,7 +112,7 @@ class RandK(Sparsifier):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LayerwiseTopK(Sparsifier):
-    """The largest entries of every parameter tensor by itself: each layer keeps its share."""
+    """The largest entries of each parameter tensor separately: every layer keeps its share."""
 
     sizes: tuple[int, ...] = ()
     """The lengths of the stretches; `fit` takes those of the parameter tensors."""

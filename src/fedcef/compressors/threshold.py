@@ -22,7 +22,7 @@ from fedcef.wire import Nonzeros, Payload
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Threshold(Compressor):
-    """Entries above a multiple of the vector's root mean square; how many is not fixed."""
+    """Entries above a multiple of the vector's root mean square; their number varies."""
 
     factor: Annotated[float, Field(gt=0)] = 2.0
     """The threshold is this times |x|₂/√p."""

@@ -64,7 +64,7 @@ class Adam(Adaptive):
 
 @dataclass(frozen=True, eq=False)
 class Yogi(Adaptive):
-    """Yogi: what is remembered of squared changes moves by no more than the last of them."""
+    """Yogi: the memory of squared changes moves by at most the latest of them."""
 
     decay: UnitInterval = 0.99
     """b_2: 1 minus the share of the last squared change by which the memory moves."""

@@ -64,7 +64,7 @@ class _Chained(Regularizer, ABC):
 
 @dataclass(frozen=True, eq=False)
 class TV(_Chained):
-    """h(x) = weight·Σ_j |x_{j+1} - x_j|: piecewise constant along each chain.  prox: regularizers/chain.py."""
+    """h(x) = weight·Σ_j |x_{j+1} - x_j|: piecewise constant along each chain."""
 
     weight: NonNegative = 1e-5
     """λ: how much h counts against the loss."""

@@ -102,7 +102,7 @@ class LanguageModelling(ProblemSource):
 
 @dataclass(frozen=True, kw_only=True)
 class Text(LanguageModelling):
-    """Files of text, one for each client or dealt by a rule; a model of tokens, cross-entropy of the next one."""
+    """Text files, one per client or divided by a rule; a model predicts the next token."""
 
     path: str = ""
     """A file, or a folder of files."""

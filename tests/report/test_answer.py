@@ -66,7 +66,7 @@ def test_a_target_that_nobody_else_reaches(make_run):
 def test_one_run_and_runs_that_are_not_finished(make_run):
     assert answer(make_run("a", label="a")).sentence == "a reaches 90.0% after 20 rounds and 600 kB."
     cut = answer(make_run("b", label="b", rounds=12, status=None))
-    assert cut.sentence == "b reaches so far 90.0% after 12 rounds and 360 kB."
+    assert cut.sentence == "b has so far reached 90.0% after 12 rounds and 360 kB."
     assert [tile.value for tile in cut.tiles] == ["90.0%", "12", "360 kB"]
 
 

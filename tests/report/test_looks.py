@@ -45,5 +45,10 @@ def test_many_variants_of_one_method_all_differ(make_run):
     assert {look.color for look in found.values()} <= {"#0072b2", "#00507d"}
 
 
+def test_a_curve_named_after_its_method_keeps_its_look_beside_others(make_run):
+    folders = [make_run("a", label="FedCEF r=0.1"), make_run("b", label="old")]
+    assert looks(folders)["FedCEF r=0.1"] == looks(folders[:1])["FedCEF r=0.1"] != looks(folders)["old"]
+
+
 def test_other_names_have_a_look_too():
     assert name_look("l1") == name_look("l1") != name_look("group lasso")

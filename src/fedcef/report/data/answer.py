@@ -184,8 +184,8 @@ def _least(contest: _Contest) -> Tile | None:
 
 
 def _verb(contest: _Contest, item: Method) -> str:
-    so_far = " so far" if item.note == "unfinished" else ""
-    return f"reaches{so_far}" if contest.metric == "accuracy" else f"reaches{so_far} {_a(contest.name)} of"
+    verb = "has so far reached" if item.note == "unfinished" else "reaches"
+    return verb if contest.metric == "accuracy" else f"{verb} {_a(contest.name)} of"
 
 
 def _at(contest: _Contest) -> str:

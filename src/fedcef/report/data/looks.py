@@ -76,13 +76,19 @@ class _Identity:
         shade = sum(self.ratio < least for least in (0.05, 0.02, 0.005))
         return color, shade, DOWNLINKS.get(self.downlink, 0), marker
 
+    @property
+    def rank(self) -> tuple[str, bool, bool, int, str]:
+        """Who comes first where two would look alike: those named after their method, and then by few words."""
+        named = self.label.lower().startswith(self.method)
+        return self.method, not named, "[" in self.label, len(self.label), self.label
+
 
 def choose_looks(items: Sequence[Method]) -> list[Look]:
     """A look for every method; no two are alike among 140 variants of one method."""
     identities = [_identity(item) for item in items]
     taken: dict[tuple[int, int, int, int], _Identity] = {}
     found: dict[_Identity, Look] = {}
-    for one in sorted(set(identities), key=lambda i: (i.method, len(i.label), i.label)):  # whatever order they came in
+    for one in sorted(set(identities), key=lambda identity: identity.rank):  # whatever order they came in
         spot = next((spot for spot in _spots(one) if spot not in taken), one.wanted)
         taken[spot] = one
         found[one] = _look(*spot)

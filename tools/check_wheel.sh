@@ -84,9 +84,18 @@ describe() {
   "$work/core/bin/python" -m pip uninstall --quiet --yes fedcef pip  # the package is the subject, not a part
   "$work/lister/bin/cyclonedx-py" environment --output-reproducible --short-PURLs --pyproject "$root/pyproject.toml" \
     --mc-type library -o "$bill" "$work/core/bin/python"
-  "$python" - "$bill" <<'PY'
-import json, sys
-bill = json.load(open(sys.argv[1], encoding="utf-8"))
+  "$python" - "$bill" "$wheel" <<'PY'
+import hashlib, json, sys
+from pathlib import Path
+path, wheel = map(Path, sys.argv[1:])
+bill = json.loads(path.read_text("utf-8"))
+version = wheel.name.split("-")[1]  # which the project leaves to the build
+bill["metadata"]["component"] |= {
+    "version": version,
+    "purl": f"pkg:pypi/fedcef@{version}",
+    "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}],
+}
+path.write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n", "utf-8")
 print(f"{bill['bomFormat']} {bill['specVersion']}:", ", ".join(f"{c['name']} {c['version']}" for c in bill["components"]))
 PY
   (cd "$1" && sha256sum -- *.whl *.tar.gz *.cdx.json >SHA256SUMS && cat SHA256SUMS)

@@ -47,8 +47,9 @@ coverage: $(VENV)/.has-test
 test-flower: $(VENV)/.has-flower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m flower tests/flower
 
-# The report page in a headless Chromium, which must be on the path.
+# The report page in a headless Chromium, which must be on the path; with npm also its accessibility, by axe.
 test-browser: $(VENV)/.has-browser
+	-test -d node_modules/axe-core || npm install --silent --no-save --no-package-lock axe-core
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
 # More than 300 faults in a running deployment, kill -9 among them; about half an hour.

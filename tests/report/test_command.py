@@ -24,6 +24,9 @@ def test_writes_the_page_and_the_figures(make_run, tmp_path, monkeypatch):
     assert f"Wrote {out}" in printed
     assert '"up_mbit":2.0' in out.read_text("utf-8")
     assert 'id="up_mbit" value="2"' in out.read_text("utf-8")
+    assert '"compute":false' in out.read_text("utf-8")
+    call(tmp_path, "-o", out, "--computing")
+    assert '"compute":true' in out.read_text("utf-8")
     assert (tmp_path / "figures" / "density_network_s.pdf").is_file()
 
 

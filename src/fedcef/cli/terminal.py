@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedcef.core.errors import ConfigError
+from fedcef.core.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from fedcef.runs.settings import Reference
@@ -59,12 +59,17 @@ def show_paper(folders: Sequence[Path], out: Path) -> None:
 
 def show_frontier(folders: Sequence[Path], out: Path, references: Sequence[Reference] = ()) -> None:
     """Accuracy against bytes: the table on the terminal, the figure, the page and a CSV file in `out`."""
-    from fedcef.report import find_frontier, load_runs, make_frontier_table, write_frontier
+    from fedcef.report import find_frontier, load_runs, make_frontier_table, write_frontier, write_page
 
     if not folders:
         raise ConfigError("There are no runs to plot; give folders that `fedcef run` or `fedcef frontier` wrote.")
     records = load_runs(folders)
-    found = find_frontier(records, [(point.label, point.bytes, point.accuracy) for point in references])
+    try:
+        found = find_frontier(records, [(point.label, point.bytes, point.accuracy) for point in references])
+    except RunError:
+        if out.is_dir():  # a page without a frontier is better than none
+            write_page(records, out / "report.html")
+        raise
     console.print(make_frontier_table(found))
     tell("● no setting with as few bytes is as accurate" + ("   ☆ reference, by its own count" if references else ""))
     if any(point.tie for point in found.points):

@@ -4,7 +4,7 @@
   const { css, isDark, onChange } = report;
   const family = () => getComputedStyle(document.body).fontFamily;
   const number = (v) => String(+v.toPrecision(4));
-  const hover = (p) => `<b>${p.name}</b><br>${p.y.toFixed(2)} %${p.spread ? ` ± ${p.spread.toFixed(2)}` : ""}<br>` +
+  const hover = (p) => `<b>${p.name}</b><br>${p.y.toFixed(2)}%${p.spread ? ` ± ${p.spread.toFixed(2)}` : ""}<br>` +
     `${number(p.x)} ${unit}${p.up === null ? "" : ` (up ${number(p.up)}, down ${number(p.down)})`}<br>${p.family}`;
 
   // Names of points that lie close to the last named one would cover each other; hovering tells them.
@@ -20,7 +20,7 @@
     const color = isDark() ? p.dark : p.color, opacity = p.front ? 1 : 0.4;
     return { x: [p.x], y: [p.y], mode: p.named ? "markers+text" : "markers", text: [p.name], textposition: "top left", opacity,
       textfont: { color, size: 11 }, hovertemplate: hover(p) + "<extra></extra>", cliponaxis: false,
-      marker: { symbol: p.symbol, size: 11, color, line: { color: css("--paper"), width: 1 } },
+      marker: { symbol: p.symbol, size: 11, color, line: p.symbol.endsWith("-open") ? { color, width: 1.8 } : { color: css("--paper"), width: 1 } },
       ...(p.spread ? { error_y: { type: "data", array: [p.spread], color, thickness: 1.2, width: 3 } } : {}) };
   }
 

@@ -30,7 +30,7 @@ def write_frontier_page(found: Frontier, records: Sequence[RunRecord], path: Pat
 
 
 def _mark(found: Frontier, point: Point) -> str:
-    return "☆ " if point in found.references else "● " if point.on_front else ""
+    return "☆ " if point in found.references else "○ " if point.tie else "● " if point.on_front else ""
 
 
 def _data(found: Frontier, point: Point, size: float) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _data(found: Frontier, point: Point, size: float) -> dict[str, Any]:
         "front": point.on_front,
         "color": color,
         "dark": dark,
-        "symbol": symbol,
+        "symbol": f"{symbol}-open" if point.tie else symbol,
         "family": escape(f"up: {point.uplink}, down: {point.downlink}"),
     }
 

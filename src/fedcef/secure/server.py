@@ -140,7 +140,9 @@ class ServerSession:
     def total(self) -> Whole:
         """The sum of the clients' numbers modulo 2^bits."""
         if not self.complete():
-            raise SecureError(self._too_few(f"clients have helped to unmask, {len(self._revealed)},"))
+            raise SecureError(
+                self._too_few(f"clients have helped to unmask ({len(self._revealed)} of {len(self._numbers)})")
+            )
         count = len(next(iter(self._numbers.values())))
         total = np.zeros(count, dtype=np.uint32)
         for client, numbers in self._numbers.items():
@@ -172,10 +174,10 @@ class ServerSession:
 
     def _require(self, found: int, what: str) -> None:
         if found < needed(self.share_, min(len(self.clients), self.neighbours + 1 if self.neighbours else 2**32)):
-            raise SecureError(self._too_few(f"clients have sent their {what}, {found} of {len(self.clients)},"))
+            raise SecureError(self._too_few(f"clients have sent their {what} ({found} of {len(self.clients)})"))
 
     def _too_few(self, what: str) -> str:
-        return f"Round {self.round} cannot be unmasked: too few {what} and it is tried again with new keys."
+        return f"Round {self.round} cannot be unmasked: too few {what}; it is tried again with new keys."
 
     def _request(self, stage: Stage, client: int, entries: Mapping[int, bytes] | None = None) -> bytes:
         threshold = self.threshold(client) if stage == Stage.SHARES else 0

@@ -20,8 +20,14 @@ PRIVACY = {"clip": 0.5, "noise": 3.0, "added_by": "server"}
 
 def settings(**changes):
     base = {
-        **{"rounds": 3, "num_clients": 5, "local_steps": 2, "local_lr": 0.01, "data": LASSO},
-        **{"algorithm": {"name": "fedpaq"}, "secure": {"range": 0.5, "block": 8}, "privacy": PRIVACY},
+        "rounds": 3,
+        "num_clients": 5,
+        "local_steps": 2,
+        "local_lr": 0.01,
+        "data": LASSO,
+        "algorithm": {"name": "fedpaq"},
+        "secure": {"range": 0.5, "block": 8},
+        "privacy": PRIVACY,
         "regularizer": {"name": "zero"},
     }
     return Settings(**{**base, **changes})

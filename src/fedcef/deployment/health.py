@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedcef.core.errors import RunError
+from fedcef.runs.folder import RunFolder
 from fedcef.runs.kinds import refuse_simulated
 from fedcef.runs.lock import is_locked
 from fedcef.runs.reader import RunReader
@@ -42,6 +44,8 @@ class Health:
 
 def health_of(path: Path) -> Health:
     """Look at the folder of a deployment's server."""
+    if not RunFolder(path).config.is_file():
+        raise RunError(f"{path} holds no run; give the folder of a deployment's server.")
     refuse_simulated(path)
     reader = RunReader(path)
     settings = reader.settings

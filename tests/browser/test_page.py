@@ -117,7 +117,7 @@ def test_hovering_compares_all_curves_at_one_place(visit):
     assert lines.count() == 3
     named = page.evaluate("document.getElementById('plot-0').data.filter(t => t.name)")
     drawn = [trace["y"][min(5, len(trace["y"]) - 1)] for trace in named]
-    told = [float(text.split()[0]) for text in lines.locator(".value").all_text_contents()]
+    told = [float(text.split()[0].rstrip("%")) for text in lines.locator(".value").all_text_contents()]
     assert told == pytest.approx(sorted(drawn, reverse=True), rel=1e-3)
     assert "Zhang & others" in box.locator(".near").text_content()
     for word in ("Until round 5", "round 5 ·", "wire ", "network "):

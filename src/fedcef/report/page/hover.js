@@ -2,7 +2,7 @@
 // What all curves have reached at the place under the pointer.
 (() => {
   const { methods, panels, state, digits, bytes, seconds, amount, seen, along, byId, onChange } = report;
-  const MOST = 14; // lines
+  const MOST = 10; // lines
   const SVG = "http://www.w3.org/2000/svg";
 
   function element(kind, className, text) {
@@ -37,7 +37,7 @@
 
   function line(panel, one, near) {
     const { c, at, ended } = one;
-    const row = element("li", one === near ? "near" : ended ? "ended" : ""), unit = panel.unit ? ` ${panel.unit}` : "";
+    const row = element("li", one === near ? "near" : ended ? "ended" : ""), unit = panel.unit === "%" ? "%" : panel.unit && ` ${panel.unit}`;
     const range = c.high[at] > c.low[at] ? ` (${digits(c.low[at])} to ${digits(c.high[at])})` : "";
     row.append(swatch(one.k), element("span", "who", one.m.text), element("span", "value", digits(one.y) + unit + range));
     return row;

@@ -1,6 +1,6 @@
 """What robust rules are worth: accuracy of FedAvg and of compressed FedCEF when a fifth of the clients lie.
 
-python benchmarks/attacks.py --seeds 1 2 3     (about 25 minutes; cells that are there already are left)
+python benchmarks/attacks.py --seeds 1 2 3     (7 minutes of one core; cells that are there are left)
 python benchmarks/attacks.py --table           (the tables of docs/robustness.md, from benchmarks/results/attacks.json)
 
 Digits, 10 clients of unlike labels (Dirichlet, α = 0.5), a network with two hidden layers of 64 (p = 8,970), 60 rounds

@@ -1,6 +1,8 @@
 """The Python on the pages runs, and prints what they say."""
 
+import json
 import re
+import runpy
 import tomllib
 from contextlib import redirect_stdout
 from io import StringIO
@@ -108,6 +110,11 @@ def test_lying_clients():
     (table,) = [tomllib.loads(text) for language, text in blocks("robustness.md") if language == "toml"]
     settings = Settings(**table)
     assert settings.aggregation.trim == settings.attack.share
+    benchmark = runpy.run_path(str(DOCS.parent / "benchmarks" / "attacks.py"))
+    measured = benchmark["tables"](json.loads(benchmark["RESULTS"].read_text("utf-8")))
+    rows = [line for line in measured.splitlines() if line.startswith("|")]
+    assert len(rows) == 14
+    assert all(row in (DOCS / "robustness.md").read_text("utf-8") for row in rows)
 
 
 def test_data(tmp_path, monkeypatch):

@@ -6,15 +6,15 @@ Text from run folders is untrusted: it is shown as one printable line, and no ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from fedcef.core.amounts import format_bytes
+from fedcef.report.data.fitted import Fitted
 from fedcef.report.data.records import as_line
 from fedcef.watch.attended import attended, is_deployment
 from fedcef.watch.follow import SILENT_S, Followed
@@ -26,7 +26,7 @@ BEST: dict[str, Callable[[list[float]], float]] = {
 }  # fmt: skip
 COLORS = {"waiting": "dim", "running": "cyan", "stopped": "yellow", "finished": "green", "diverged": "red"}
 CURVE = 24  # characters of a sparkline
-WIDE = 100  # characters of a terminal that takes all columns
+MOST = 2  # measures of several runs, where there is room
 NOTES = 3  # the last ones are shown
 AWAY = 8  # clients that are named
 SILENT_ROUNDS = 5.0  # a run is called silent after the time of so many rounds
@@ -34,7 +34,7 @@ SILENT_ROUNDS = 5.0  # a run is called silent after the time of so many rounds
 
 def draw_screen(runs: Sequence[Followed]) -> RenderableType:
     """What there is to see of the runs now."""
-    return _one(runs[0]) if len(runs) == 1 else _Several(runs)
+    return _one(runs[0]) if len(runs) == 1 else _several(runs)
 
 
 def _one(run: Followed) -> RenderableType:
@@ -68,41 +68,39 @@ def _one(run: Followed) -> RenderableType:
     return Group(title, rows, *notes, *_silence(run))
 
 
-@dataclass(frozen=True)
-class _Several:
-    """A table with a row per run; a narrow terminal gets fewer columns."""
+def _several(runs: Sequence[Followed]) -> RenderableType:
+    """A table with a row per run; a narrow terminal gets fewer columns, and no name is broken over lines."""
+    measured = list(_measured(runs))[:MOST]
+    labels = Counter(run.label for run in runs)
+    seeds = Counter((run.label, run.config.get("seed")) for run in runs)
 
-    runs: Sequence[Followed]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        wide = options.max_width >= WIDE
-        shown = list(_measured(self.runs))[: 2 if wide else 1]
+    def make(without: Collection[str]) -> Table:
+        shown = [name for name in measured if name not in without]
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("run")
         table.add_column("", no_wrap=True)
-        heads = [name.replace("_", " ") for name in shown]
-        for head in ("round", *heads, "up", "down", *(["rounds/s"] if wide else []), "left"):
+        heads = [head for head in ("up", "down", "rounds/s", "left") if head not in without]
+        for head in ("round", *(name.replace("_", " ") for name in shown), *heads):
             table.add_column(head, justify="right", no_wrap=True)
-        labels = Counter(run.label for run in self.runs)
-        seeds = Counter((run.label, run.config.get("seed")) for run in self.runs)
-        for run in self.runs:
+        for run in runs:
             seed = f", seed={run.config.get('seed')}" if labels[run.label] > 1 else ""
             if seeds[run.label, run.config.get("seed")] > 1:
                 seed += f" [{run.path.resolve().name}]"
-            pace = f"{run.pace:.3g}" if run.pace else ""
+            cells = {way: format_bytes(run.last(f"wire_{way}_bytes") or 0) for way in ("up", "down")}
+            cells["rounds/s"] = f"{run.pace:.3g}" if run.pace else ""
+            cells["left"] = format_duration(run.left_s) if run.left_s is not None else ""
             table.add_row(
                 Text(as_line(run.label + seed)),
                 Text(run.status, COLORS[run.status]),
                 f"{run.round}/{run.rounds}",
                 *(_curve_and_value(run, name) for name in shown),
-                *(format_bytes(run.last(f"wire_{way}_bytes") or 0) for way in ("up", "down")),
-                *([pace] if wide else []),
-                format_duration(run.left_s) if run.left_s is not None else "",
+                *(cells[head] for head in heads),
             )
-        yield table
-        yield Text(f"{sum(run.over for run in self.runs)} of {len(self.runs)} ended", "dim")
-        for run in self.runs:
-            yield from _silence(run)
+        return table
+
+    ended = Text(f"{sum(run.over for run in runs)} of {len(runs)} ended", "dim")
+    table = Fitted(make, [*measured[:0:-1], "rounds/s", "up", "down"], names_them=False)
+    return Group(table, ended, *(line for run in runs for line in _silence(run)))
 
 
 def _measured(runs: Sequence[Followed]) -> dict[str, list[float]]:

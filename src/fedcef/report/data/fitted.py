@@ -16,12 +16,14 @@ UNBOUNDED = 1000
 
 @dataclass(frozen=True)
 class Fitted:
-    """A table whose less important columns are dropped on a narrow terminal, with a line that names them."""
+    """A table whose less important columns are left out on a narrow terminal."""
 
     make: Callable[[Collection[str]], Table]
     """The table without the given columns."""
     dropped: Sequence[str]
     """The columns that can be left out, the first to go first."""
+    names_them: bool = True
+    """Whether a line below names the columns that are left out."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The widest table that fits, or the narrowest there is."""
@@ -31,5 +33,5 @@ class Fitted:
             if Measurement.get(console, unbounded, table).maximum <= options.max_width:
                 break
         yield table
-        if count:
+        if count and self.names_them:
             yield Text(f"A wider terminal also shows: {', '.join(self.dropped[:count])}.", "dim")

@@ -70,7 +70,7 @@ PY
   say "the tests of the mathematics, the wire format, runs and the examples against it"
   cp -r "$root/tests" "$root/pyproject.toml" "$root/examples" "$root/docs" .
   "$env/bin/python" -m pytest -q -p no:cacheprovider tests/algorithms/test_golden.py tests/algorithms/test_contract.py \
-    tests/compressors tests/core tests/optimizers tests/wire tests/runs/test_run.py tests/test_old_folders.py tests/test_examples.py
+    tests/wire/test_golden.py tests/core tests/runs/test_run.py tests/test_old_folders.py tests/test_examples.py
 }
 
 # The bill of materials names what `pip install fedcef` brings, at the versions that were tested, with their licences.

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from fedcef.cli.terminal import errors, say
 from fedcef.core.amounts import format_bytes
-from fedcef.watch.words import format_duration
 
 if TYPE_CHECKING:
     from fedcef.runs.loop import Watcher
@@ -78,6 +77,8 @@ def _bar(settings: Settings) -> Iterator[Watcher]:
 
 @contextmanager
 def _lines(settings: Settings) -> Iterator[Watcher]:
+    from fedcef.watch.words import format_duration
+
     name, rounds, told = settings.label or settings.name, settings.rounds, 0.0
     begin: tuple[int, float] | None = None
 

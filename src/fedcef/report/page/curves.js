@@ -4,6 +4,8 @@
   const { methods, axes, panels, state, byteUnit, timeUnit, digits, css, seen, along, byId, color, changed, onChange } = report;
   const SIZE = 9; // of a marker
   const MANY = 12; // curves beyond which a panel is drawn only when it comes into view
+  const PAPER = { width: 490, height: 290 }; // of a printed panel: two side by side on A4
+  const printing = () => document.documentElement.classList.contains("printing");
   const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" };
   const faint = (hex) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))}, 0.18)`;
 
@@ -115,7 +117,7 @@
     const { reach, data, layout: view } = report.drawing(p), plot = byId(`plot-${p}`);
     plot.unitSize = reach.size; // hover.js reads the pointer's place in it
     plot.setAttribute("aria-label", told(p));
-    Plotly.react(plot, data, view, CONFIG);
+    Plotly.react(plot, data, printing() ? { ...view, ...PAPER } : view, CONFIG);
   }
 
   const stale = new Set(), near = new Set();
@@ -126,7 +128,7 @@
   }), { rootMargin: "400px" }) : null;
 
   function draw() {
-    const whole = !watch || document.documentElement.classList.contains("printing");
+    const whole = !watch || printing();
     panels.forEach((_, p) => { if (whole || near.has(p)) { stale.delete(p); drawOne(p); } else { stale.add(p); } });
   }
 

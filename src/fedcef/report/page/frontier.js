@@ -16,9 +16,11 @@
     if (p.named) { last = p; }
   });
 
+  const narrow = () => innerWidth < 700; // no room for names, which hovering tells
+
   function trace(p) {
     const color = isDark() ? p.dark : p.color, opacity = p.front ? 1 : 0.4;
-    return { x: [p.x], y: [p.y], mode: p.named ? "markers+text" : "markers", text: [p.name], textposition: "top left", opacity,
+    return { x: [p.x], y: [p.y], mode: p.named && !narrow() ? "markers+text" : "markers", text: [p.name], textposition: "top left", opacity,
       textfont: { color, size: 11 }, hovertemplate: hover(p) + "<extra></extra>", cliponaxis: false,
       marker: { symbol: p.symbol, size: 11, color, line: p.symbol.endsWith("-open") ? { color, width: 1.8 } : { color: css("--paper"), width: 1 } },
       ...(p.spread ? { error_y: { type: "data", array: [p.spread], color, thickness: 1.2, width: 3 } } : {}) };
@@ -39,7 +41,7 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: family(), size: 13, color: css("--soft") },
       hoverlabel: { bgcolor: css("--raised"), bordercolor: css("--line"), align: "left", font: { family: family(), color: css("--ink") } },
       xaxis: { ...grid, type: "log", range: [Math.log10(start), Math.log10(end)], tickformat: "~g", dtick: end / start < 200 ? "D2" : 1,
-        title: { text: `Sent on the wire in the whole run, up and down, all clients (${unit})`, standoff: 8 } },
+        title: { text: `${narrow() ? "Sent in the whole run" : "Sent on the wire in the whole run, up and down, all clients"} (${unit})`, standoff: 8 } },
       shapes: lines.map((p) => ({ type: "line", x0: p.x, x1: p.x, yref: "paper", y0: 0, y1: 1, line: { color: css("--soft"), width: 1, dash: "dot" } })),
       annotations: lines.map((p) => ({ x: Math.log10(p.x), yref: "paper", y: 0.02, yanchor: "bottom", xanchor: "right", text: p.name, textangle: -90,
         showarrow: false, font: { size: 11, color: css("--soft") } })),

@@ -29,5 +29,6 @@
     undo = [];
     document.querySelectorAll(".plot .main-svg").forEach((svg) => svg.removeAttribute("viewBox"));
     changed();
+    document.querySelectorAll(".plot.js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot));
   });
 })();

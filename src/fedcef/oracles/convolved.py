@@ -55,6 +55,7 @@ class Convolution(Stage):
     """Whether nobody needs the derivatives by its inputs."""
 
     def forward(self, x: Tensor, gradient: Tensor, inputs: Tensor) -> tuple[Tensor, Back]:
+        """The convolution, and its derivatives by weights, bias and inputs."""
         weight = x[self.weight].view(self.shape)
         bias = None if self.bias is None else x[self.bias]
         how = (self.stride, self.padding, self.dilation, False, (0, 0), self.groups)
@@ -80,6 +81,7 @@ class Pool(Stage):
     padding: Pair
 
     def forward(self, x: Tensor, gradient: Tensor, inputs: Tensor) -> tuple[Tensor, Back]:
+        """The largest of each window, and the error at its place."""
         how = (self.kernel, self.stride, self.padding, (1, 1), False)
         outputs, places = _aten.max_pool2d_with_indices.default(inputs, *how)
         return outputs, lambda error: _aten.max_pool2d_with_indices_backward.default(error, inputs, *how, places)
@@ -92,6 +94,7 @@ class Activation(Stage):
     module: nn.Module
 
     def forward(self, x: Tensor, gradient: Tensor, inputs: Tensor) -> tuple[Tensor, Back]:
+        """The activation, and its derivative by what it returned."""
         outputs = inputs.relu_() if isinstance(self.module, nn.ReLU) else self.module(inputs)
         return outputs, lambda error: ACTIVATIONS[type(self.module)](error, outputs)
 

@@ -92,7 +92,7 @@ MISTAKES = {
     "a method for all clients": (["run", "demo", *ZHANG, "--set", "clients_per_round=2"], "needs all clients"),
     "a pattern without parameters": (["run", "demo", "--set", "regularizer.on=conv*"], "matches no parameter; there"),
     "a budget without ratios": (["run", "demo", *ZHANG, "--budget", "1GB"], "A budget chooses how many entries"),
-    "a resumed run changed": (["run", "--resume", "empty", "--budget", "1GB"], "leave out --budget, --out and any other"),
+    "a resumed run changed": (["run", "--resume", "empty", "--budget", "1GB"], "leave out --budget, --out and any"),
     "a folder that is not there": (["run", "--resume", "nowhere"], "nowhere holds no run to resume"),
     "a variant misspelt": (["sweep", "demo", "--only", "FedSGD"], "no variant 'FedSGD' to keep by --only; there"),
     "the same for a frontier": (["frontier", "demo", "--only", "FedSGD"], "no variant 'FedSGD' to keep by --only"),

@@ -1,6 +1,7 @@
 """Megabytes and seconds of installing fedcef, and of each extra on top: a table for docs/contributing.md.
 
     python tools/install_sizes.py dist/fedcef-*.whl [--extras data,plot,...]
+    python tools/install_sizes.py --here        only megabytes on disk, in an environment that has the extras already
 
 Every extra is installed into a copy of an environment that holds the core alone, with the versions of constraints.txt.
 Seconds depend on the network, so the packages are fetched first; what is left is resolving, unpacking and compiling, in
@@ -16,7 +17,11 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -24,12 +29,18 @@ PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("wheel", type=Path)
+    parser.add_argument("wheel", type=Path, nargs="?")
+    parser.add_argument("--here", action="store_true", help="look at the files of what is installed here")
     parser.add_argument("--extras", help="a few of them, with commas; by default those that are for users")
     options = parser.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     ours = [name for name in project["optional-dependencies"] if name not in ("browser", "docs", "test", "lint", "dev")]
     extras = options.extras.split(",") if options.extras else ours
+    if options.here:
+        of_installed(extras)
+        return
+    if options.wheel is None:
+        parser.error("give a wheel, or --here")
     print(f"Python {sys.version.split()[0]}, {sys.platform}\n")
     print("| installed | MB on disk | MB downloaded | processor, s |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -51,6 +62,49 @@ def main() -> None:
             on_disk, fetched = size(work / "more") - core, wheels - core_wheels
             print(f"| `[{extra}]` | +{on_disk:.0f} | +{fetched:.0f} | +{seconds:.0f} |", flush=True)
             shutil.rmtree(work / "more")
+
+
+def of_installed(extras: list[str]) -> None:
+    """Print the megabytes of what the core and each extra bring, by the files of the packages here."""
+    core = closure("fedcef", "")
+    print(f"| core | {megabytes(core):.0f} |")
+    known = metadata.metadata("fedcef").get_all("Provides-Extra") or []  # of when it was installed
+    for extra in (extra for extra in extras if extra in known):
+        more = closure("fedcef", extra) - core
+        absent = sorted(name for name in more if not installed(name))
+        print(f"| `[{extra}]` | " + (f"without {', '.join(absent)}" if absent else f"+{megabytes(more):.0f}") + " |")
+
+
+def closure(package: str, extra: str) -> set[str]:
+    """A package and all that it needs, with an extra, by their names."""
+    found: set[str] = set()
+    waiting = {(canonicalize_name(package), extra)}
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        name, wanted = waiting.pop()
+        seen.add((name, wanted))
+        found.add(name)
+        for line in (metadata.requires(name) or []) if installed(name) else []:
+            needed = Requirement(line)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": one}) for one in ("", wanted)):
+                more = {(canonicalize_name(needed.name), one) for one in ("", *needed.extras)}
+                waiting |= more - seen
+    return found
+
+
+def installed(name: str) -> bool:
+    """Whether there is such a package here."""
+    try:
+        return bool(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def megabytes(names: set[str]) -> float:
+    """Of the files of some packages; those that are not here have none."""
+    files = [file for name in names if installed(name) for file in metadata.files(name) or []]
+    places = {Path(str(file.locate())) for file in files}
+    return sum(place.stat().st_size for place in places if place.is_file()) / 1e6
 
 
 def fetch(what: str, work: Path) -> float:

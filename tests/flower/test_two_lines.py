@@ -230,7 +230,7 @@ def test_a_node_that_is_killed_and_started_again_goes_on_as_if_nothing_had_happe
 
         grid.get_node_ids = again
 
-    restarted, grid, _ = one(tmp_path, "restarted", before=restart, timeout=5.0)
+    restarted, grid, _ = one(tmp_path, "restarted", before=restart, timeout=60.0)
     assert same(whole.arrays, restarted.arrays)
     assert grid.nodes[1].node_id == 77
     assert len(states(tmp_path, "restarted")) == len(grid.nodes)
@@ -295,7 +295,7 @@ def test_bytes_of_a_stranger_are_left_out_and_told(tmp_path, damage):
     def absent(grid):
         grid.get_node_ids = lambda: [n.node_id for n in grid.nodes if n.node_id != 998]
 
-    spoilt, _, _ = one(tmp_path, "spoilt", before=begin, evaluate=False, timeout=5.0)
+    spoilt, _, _ = one(tmp_path, "spoilt", before=begin, evaluate=False, timeout=60.0)
     assert len(grids[-1].left_out) == 4
     assert all(line.startswith("The reply of node 998 is left out: ") for line in grids[-1].left_out)
     without, _, _ = one(tmp_path, "without", before=absent, evaluate=False)

@@ -35,7 +35,7 @@ def _quick(monkeypatch):
 
 def ask(grid, nodes, model=None):
     messages = [Message(RecordDict({"arrays": model or moved()}), node, "train") for node in nodes]
-    return list(grid.send_and_receive(messages, timeout=5.0))
+    return list(grid.send_and_receive(messages, timeout=60.0))
 
 
 def moved():

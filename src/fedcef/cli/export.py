@@ -29,9 +29,7 @@ def export(
     ] = True,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", help="For a run from Python: the function that builds its module, package:name."
-        ),
+        typer.Option("--model", help="For a run from Python: the function that builds its module, package:name."),
     ] = None,
     input_shape: Annotated[
         str | None, typer.Option("--input-shape", help="With --model: the shape of one input, e.g. 1,28,28.")

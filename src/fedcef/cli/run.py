@@ -69,9 +69,7 @@ def _run(experiment: str | None, changes: list[str], out: Path | None, resume: P
         return
     trackers = open_trackers(track)
     if resume is not None and settings.data["name"] == IN_PYTHON:
-        raise ConfigError(
-            f"The problem of {resume} was defined in Python; resume it there by run(…, resume=True)."
-        )
+        raise ConfigError(f"The problem of {resume} was defined in Python; resume it there by run(…, resume=True).")
     folder = RunFolder.new(out or next_folder(Path("runs"), settings.name)) if resume is None else RunFolder(resume)
 
     def how_to_resume() -> str:

@@ -51,9 +51,7 @@ class History:
         run = RunReader(path)
         records = [record for record in run.records if "objective" in record]
         if not records:
-            raise RunError(
-                f"The run in {folder} has not been evaluated yet; wait for its first round, or resume it."
-            )
+            raise RunError(f"The run in {folder} has not been evaluated yet; wait for its first round, or resume it.")
         notes = tuple(str(note.get("note", "")) for note in run.notes)
         return cls(records, run.model(), template, path, (*notes, *run.damage))
 

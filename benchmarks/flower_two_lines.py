@@ -37,7 +37,7 @@ SEEDS = (1, 2, 3)
 STUDIED = (101, 102, 103)
 PLAIN = {"up": "identity", "down": "identity"}
 OWN = {"sklearn": {"up": "topk(0.055, sign)", "down": "topk(0.11, sign)", "fraction-evaluate": 0.5}}
-"""On few nodes; scikit-learn's solver takes long steps, and with few nodes there is little to average."""
+"""Where the app's own settings lose more than a point on few nodes; docs/guides/flower_two_lines.md says how much."""
 HELD = """import functools, fedcef.problems.data.datasets as d; d.load = functools.lru_cache(d.load); d.load("mnist")"""
 """A module that reads the data when it is imported: not for every message."""
 LOCAL = '[superlink.local]\naddress = ":local:"\n'

@@ -195,14 +195,14 @@ def test_subsets_choose_every_index_equally_often():
 
 def test_purposes_are_what_they_always_were():
     """A change here changes every run ever recorded; a new purpose takes the next number."""
-    assert [purpose.value for purpose in Purpose] == list(range(1, 16))
+    assert [purpose.value for purpose in Purpose] == list(range(1, 17))
     assert [purpose.name for purpose in Purpose][:3] == ["BATCHES", "COMPRESSION", "COHORT"]
     assert Purpose.NOISE == 12
 
 
 def test_keys_are_folded_for_a_purpose_only():
-    with pytest.raises(ValueError, match="16 is not a valid Purpose"):
-        rng.round_key(0, 0, torch.arange(2)).fold(16)
+    with pytest.raises(ValueError, match="17 is not a valid Purpose"):
+        rng.round_key(0, 0, torch.arange(2)).fold(17)
     with pytest.raises(ValueError, match="0 is not a valid Purpose"):
         rng.data_key(0, 0)
 

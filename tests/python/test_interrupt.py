@@ -90,6 +90,8 @@ def test_the_command_that_is_named_goes_on(folder, monkeypatch, arguments):
     for path, lines in done.items():
         now = path.read_text()
         assert now.count("\n") == 26
+        if lines.count("\n") < 3:
+            continue  # another job, which had no snapshot but of its start: it begins anew
         assert now.startswith(lines[: lines.rfind("\n", 0, -1) + 1])  # what was done is kept, not done again
 
 

@@ -105,7 +105,7 @@ def test_a_report_draws_against_the_clock(tmp_path, monkeypatch):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     data = json.loads(page.split('id="data"')[1].split(">", 1)[1].split("</script>")[0])
     assert data["axes"][-1]["key"] == "sim_s"
-    curves = [method["curves"]["objective"] for method in data["methods"]]
+    curves = [method["x"][method["curves"]["objective"]["x"]] for method in data["methods"]]
     assert len(curves[0]["sim_s"]) == 7
     assert "sim_s" not in curves[1]
     assert "simulated time" in page

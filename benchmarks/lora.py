@@ -166,7 +166,8 @@ def main() -> None:
         best = min(point.loss for point in points)
         level = max(best, target)  # what both reach
         sent, usual = bytes_at(points, level), bytes_at(paths["FedAvg"], level)
-        assert sent is not None and usual is not None, "both reach it"
+        assert sent is not None, "it reaches what it has reached"
+        assert usual is not None, "FedAvg reaches its own target"
         gain = f"{level:.4f} after {sent / 1e6:.3f} MB, FedAvg after {usual / 1e6:.3f}: {usual / max(1, sent):.0f}x"
         print(f"  {name:24} at the end {points[-1].loss:.4f}; {gain}", flush=True)
     if arguments.out:

@@ -121,9 +121,7 @@ class Settings(Training):
         if is_path(self.data["name"]):
             problem = build_own(self.data, self.num_clients, self.seed, self.model, clients)
         elif self.data["name"] == IN_PYTHON:
-            raise ConfigError(
-                "The problem was defined in Python, and its settings cannot build it; resume the run there."
-            )
+            raise ConfigError("The problem was defined in Python and cannot be built from settings; resume it there.")
         else:
             problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
         problem = replace(problem, regularizer=self._regularizer(problem))

@@ -37,8 +37,8 @@ from fedcef.core.memory import keep_freed_memory
 from fedcef.problems.clients.drawn import drawn
 from fedcef.problems.data.datasets import load
 from fedcef.problems.models import MODELS
+from fedcef.report.data.looks import COLORS, MARKERS
 from fedcef.report.figures.figure import drawing
-from fedcef.report.figures.style import COLORS, MARKERS
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.stores.row_codes import ROW_CODES
 

@@ -9,7 +9,7 @@ HIDDEN = 64
 
 @lru_cache(maxsize=1)
 def mnist():
-    """MNIST, from where `fedcef data fetch mnist` puts it: images and labels to train with, and to test with."""
+    """MNIST, from where `fedcef data get mnist` puts it: images and labels to train with, and to test with."""
     from fedcef.problems.data.datasets import load
 
     data = load("mnist")

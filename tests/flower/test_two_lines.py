@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef[flower]'")
 
-from flwr.app import Message, RecordDict
+from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import strategy as strategies
 
 from fedcef.compressors import TopK
@@ -123,6 +123,35 @@ def test_every_node_has_the_server_s_replica_bit_for_bit(tmp_path):
         assert state.version == channel.version == 4
         assert replica.tobytes() == channel.replica.tobytes()
     assert not np.array_equal(channel.replica, result.arrays["weight"].numpy().reshape(-1))
+
+
+@pytest.mark.parametrize("first", ["topk(1.0, uniform8)", "eden(4)", "identity"])
+def test_the_first_model_by_a_compressor_of_its_own(tmp_path, first):
+    _, _, plain = one(tmp_path, "half", evaluate=False)
+    _, _, own = one(tmp_path, "own", evaluate=False, first=first)
+    (channel,) = grids[-1].server.channels.values()
+    found = states(tmp_path, "own")
+    assert len(found) == 4
+    for _, replica, *_ in found.values():
+        assert replica.tobytes() == channel.replica.tobytes()
+    assert (own.tally.total("down") < plain.tally.total("down")) == (first != "identity")
+
+
+def test_what_a_short_beginning_leaves_out_is_sent_later():
+    model = start_model()
+    channel = Channel(model, compressor("identity"), compressor("topk(0.2)"), compressor("scaled_sign"))
+    distances = []
+    for _ in range(8):
+        model["weight"] = Array(model["weight"].numpy() + np.float32(1e-4))
+        channel.advance(model)
+        distances.append(float(np.abs(channel.replica - model["weight"].numpy().reshape(-1)).max()))
+    assert distances[0] > 0.5
+    assert distances[-1] < 1e-3
+
+
+def test_a_first_compressor_that_is_none_is_refused_at_once():
+    with pytest.raises(ConfigError, match="Did you mean eden"):
+        Compressed(strategies.FedAvg(), first="edn(4)")
 
 
 def test_what_is_sent_and_what_is_owed_add_up_to_what_the_app_has_changed(tmp_path, monkeypatch):

@@ -18,7 +18,8 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     random.seed(config["seed"])
     strategy = FedAvg(fraction_evaluate=config["fraction-evaluate"])
-    strategy = Compressed(strategy, up=config["up"], down=config["down"], folder=config["folder"] or None)  # our line
+    compressors = {key: config[key] for key in ("up", "down", "first")}
+    strategy = Compressed(strategy, **compressors, folder=config["folder"] or None)  # our line
     result = strategy.start(
         grid=grid,
         initial_arrays=first_model(config["seed"]),

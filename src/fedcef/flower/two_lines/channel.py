@@ -36,7 +36,9 @@ Model = dict[str, Array]
 class Channel:
     """One model of a run, at its current version."""
 
-    def __init__(self, model: Mapping[str, Array], up: Compressor, down: Compressor) -> None:
+    def __init__(
+        self, model: Mapping[str, Array], up: Compressor, down: Compressor, first: Compressor | None = None
+    ) -> None:
         self.run = secrets.token_bytes(SHORT)
         self.up, self.down = up, down
         self._take(model)
@@ -45,7 +47,7 @@ class Channel:
         self.replica = np.zeros(0 if self.exact else self.layout.dim, self.layout.number)
         self.log: dict[int, bytes] = {}
         if not self.exact:
-            self._move(first=True)
+            self._move(first)
 
     @classmethod
     def restored(
@@ -101,7 +103,7 @@ class Channel:
         self._take(model)
         self.version += 1
         if not self.exact:
-            self._move()
+            self._move(self.down)
 
     def types(self) -> list[str] | None:
         """The types of the arrays that travel as they are, where they are not those of the first model."""
@@ -179,17 +181,18 @@ class Channel:
 
     # down
 
-    def _move(self, first: bool = False) -> None:
+    def _move(self, by: Compressor | None) -> None:
+        """Add to the replica what a compressor leaves of its difference to the model; None: half precision."""
         frames = []
         if is_exact(self.up):  # who answers the last version is compared with the replica that it was given
             self.replica = self.replica.copy()
         for number, (start, stop) in enumerate(self.layout.pieces):
             behind = as_tensor(self.layout.piece(self.arrays, start, stop) - self.replica[start:stop])
-            if first:
+            if by is None:
                 frame, decoded = beginning(self.version, behind)
             else:
                 key = key_of(self.run, self.version, number)
-                frame, decoded = difference(FrameKind.DOWN, self.version, behind, self.down, key)
+                frame, decoded = difference(FrameKind.DOWN, self.version, behind, by, key)
             self.replica[start:stop] += decoded.numpy()
             frames.append(frame)
         entry = b"".join(frames)

@@ -23,7 +23,7 @@ from fedcef.core.errors import FedcefError
 from fedcef.flower.two_lines.channel import same_model
 from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
 from fedcef.flower.two_lines.messages import NEED, Answer, blob_in
-from fedcef.flower.two_lines.notation import compressor
+from fedcef.flower.two_lines.notation import HALF, compressor, first_compressor
 from fedcef.flower.two_lines.server import Ordered, Server, is_model
 from fedcef.wire import WireError
 
@@ -56,14 +56,19 @@ class CompressedGrid(PassingGrid):
         grid: Flower's.
         up: the compressor of what nodes have changed, such as "topk(0.01, sign)"; "identity" for none.
         down: the compressor of what the model has changed since nodes last saw it; "identity" for none.
+        first: the compressor of the first model; "half" for half precision.  It has no effect if `down` is "identity".
     """
 
     def __init__(
-        self, grid: Grid, up: str | Compressor = "topk(0.01, sign)", down: str | Compressor = "topk(0.02, sign)"
+        self,
+        grid: Grid,
+        up: str | Compressor = "topk(0.01, sign)",
+        down: str | Compressor = "topk(0.02, sign)",
+        first: str | Compressor = HALF,
     ) -> None:
         self.counted = CountedGrid(grid)
         super().__init__(self.counted)
-        self.server = Server(compressor(up, "up"), compressor(down, "down"))
+        self.server = Server(compressor(up, "up"), compressor(down, "down"), first_compressor(first))
         self.plain = Tally()
         """What would be sent without compression."""
         self.left_out: list[str] = []

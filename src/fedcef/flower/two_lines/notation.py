@@ -13,6 +13,8 @@ from fedcef.compressors import COMPRESSORS, Compressor, Identity
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import described, find, make, options_of, validate
 
+HALF = "half"
+"""What stands for half precision without zeros, of the first model alone."""
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+")
 
@@ -46,6 +48,11 @@ def compressor(text: str | Compressor, where: str = "compressor") -> Compressor:
             key, value = order[place], argument
         options[key.strip()] = _value(value.strip())
     return make(where, COMPRESSORS, {"name": name, **options})
+
+
+def first_compressor(text: str | Compressor) -> Compressor | None:
+    """The compressor of a run's first model; None for half precision."""
+    return None if text == HALF else compressor(text, "first")
 
 
 def text_of(one: Compressor) -> str:

@@ -66,8 +66,8 @@ class Ordered:
 class Server:
     """The models of a run, and the nodes that hold them."""
 
-    def __init__(self, up: Compressor, down: Compressor) -> None:
-        self.up, self.down = up, down
+    def __init__(self, up: Compressor, down: Compressor, first: Compressor | None = None) -> None:
+        self.up, self.down, self.first = up, down, first
         self.channels: dict[str, Channel] = {}
         self.clients: dict[bytes, dict[bytes, bytes]] = {}  # by run and client: the memory that counts
         self.known: dict[tuple[bytes, int], Known] = {}
@@ -95,7 +95,7 @@ class Server:
             if channel is None or not channel.follows(model):
                 if channel is not None:
                     self._forget(channel.run)
-                self.channels[name] = Channel(model, self.up, self.down)
+                self.channels[name] = Channel(model, self.up, self.down, self.first)
             else:
                 channel.advance(model)
         return shared, new

@@ -28,7 +28,7 @@ from fedcef.flower.two_lines.coding import key_of
 from fedcef.flower.two_lines.counting import CountedGrid, PassingGrid, Tally
 from fedcef.flower.two_lines.folder import Folder
 from fedcef.flower.two_lines.grid import CompressedGrid
-from fedcef.flower.two_lines.notation import compressor, is_exact, text_of
+from fedcef.flower.two_lines.notation import HALF, compressor, first_compressor, is_exact, text_of
 from fedcef.flower.two_lines.saved import load, save
 
 _BY_COORDINATE = (strategies.FedMedian, strategies.FedTrimmedAvg, strategies.Bulyan)
@@ -136,6 +136,8 @@ class Compressed(Counted):
         strategy: any of Flower's, or one of your own; wrappers go inside.
         up: the compressor of what nodes have changed; "identity" sends models as they are.
         down: the compressor of what the model has changed; "identity" likewise.
+        first: the compressor of the first model, which every node gets once: "half" for half precision, or one such as
+            "eden(4)", whose error later messages correct.
         folder: where to keep the rounds as a run that `fedcef report` opens, and what the server needs to go on.
         resume: go on with the run in that folder, which was cut off: from its model, with the rounds that are left,
             counted from 1, and with what nodes remember.  A strategy's own momentum begins afresh.
@@ -147,10 +149,11 @@ class Compressed(Counted):
         up: str | Compressor = "topk(0.01, sign)",
         down: str | Compressor = "topk(0.02, sign)",
         *,
+        first: str | Compressor = HALF,
         folder: str | Path | None = None,
         resume: bool = False,
     ) -> None:
-        self.up, self.down = compressor(up, "up"), compressor(down, "down")
+        self.up, self.down, self.first = compressor(up, "up"), compressor(down, "down"), first_compressor(first)
         self._resume = resume
         refuse(strategy, self.up)
         if resume and folder is None:
@@ -182,10 +185,11 @@ class Compressed(Counted):
 
     def _settings(self) -> dict[str, Any]:
         names = {"up": {"compressor": text_of(self.up)}, "down": {"compressor": text_of(self.down)}}
-        return {**super()._settings(), **names}
+        begun = {} if self.first is None else {"first": {"compressor": text_of(self.first)}}
+        return {**super()._settings(), **names, **begun}
 
     def _over(self, grid: Grid) -> PassingGrid:
-        return CompressedGrid(grid, self.up, self.down)
+        return CompressedGrid(grid, self.up, self.down, HALF if self.first is None else self.first)
 
     def _tallies(self, grid: PassingGrid) -> dict[str, Tally]:
         assert isinstance(grid, CompressedGrid)

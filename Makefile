@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 $(VENV)/.has-demo: EXTRAS := data,plot
 $(VENV)/.has-test: EXTRAS := test
 $(VENV)/.has-flower: EXTRAS := test,flower-ray
-$(VENV)/.has-browser: EXTRAS := test,browser
+$(VENV)/.has-browser: EXTRAS := test,browser,docs
 $(VENV)/.has-lint: EXTRAS := lint
 $(VENV)/.has-docs: EXTRAS := docs,test
 $(VENV)/.has-everything: EXTRAS := dev
@@ -47,7 +47,7 @@ coverage: $(VENV)/.has-test
 test-flower: $(VENV)/.has-flower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m flower tests/flower
 
-# The report page in a headless Chromium, which must be on the path; with npm also its accessibility, by axe.
+# The report and the docs' site in a headless Chromium, which must be on the path; with npm also accessibility, by axe.
 test-browser: $(VENV)/.has-browser
 	-test -d node_modules/axe-core || npm install --silent --no-save --no-package-lock axe-core
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser

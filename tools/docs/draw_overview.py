@@ -93,13 +93,17 @@ def panel(left: float, width: float, title: str, points: list[Point]) -> list[st
         drawn.append(text(left - 8, y(accuracy) + 4, f"{accuracy}%", "end", "#5d6874", 12.5))
     for gigabytes in (0.1, 1, 10, 100, 1000):
         drawn.append(line(x(gigabytes), TOP, x(gigabytes), BOTTOM, "#e7eaee"))
-        drawn.append(text(x(gigabytes), BOTTOM + 20, f"{gigabytes:g} GB", "middle", "#5d6874", 12.5))
+        drawn.append(text(x(gigabytes), BOTTOM + 20, amount(gigabytes), "middle", "#5d6874", 12.5))
     ours = sorted((p for p in points if p.color == OURS and "lossless" not in p.label), key=lambda p: p.gigabytes)
     path = " L ".join(f"{x(p.gigabytes):.1f} {y(p.accuracy):.1f}" for p in ours)
     drawn.append(f'<path d="M {path}" fill="none" stroke="{OURS}" stroke-width="2"/>')
     for found in points:
         drawn += marker(found, x, y)
     return drawn
+
+
+def amount(gigabytes: float) -> str:
+    return f"{gigabytes:g} GB" if gigabytes < 1000 else f"{gigabytes / 1000:g} TB"
 
 
 def marker(found: Point, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:

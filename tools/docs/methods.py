@@ -131,7 +131,7 @@ def options(kind: type[Algorithm]) -> str:
     """A table of the method's own fields, then of those that all methods have."""
     notes = all_notes(kind)
     common = {field.name for field in fields(Algorithm)}
-    rows = ["| option | default | |", "|---|---|---|"]
+    rows = ["| option | default | meaning |", "|---|---|---|"]
     for field in sorted(fields(kind), key=lambda field: field.name in common):
         default = "" if field.default is MISSING else f"`{field.default!r}`"
         rows.append(f"| `{field.name}` | {default} | {with_indices(notes.get(field.name, ''))} |")

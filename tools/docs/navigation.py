@@ -1,5 +1,6 @@
 """The navigation: pages that do not exist are left out, headings get GitHub's anchors, the first page its version."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: objec
         return markdown
     page.meta["hide"] = ["navigation", "toc"]
     repository = f" · [repository]({config.repo_url})" if config.repo_url else ""
-    return markdown.replace(VERSION, f"Version {__version__}{repository}")
+    return markdown.replace(VERSION, version() + repository)
+
+
+def version() -> str:
+    """Which version the site describes; that of a branch is not what was or will be released under its number."""
+    kind = "Development version" if os.environ.get("DOCS_VERSION") == "dev" else "Version"  # tools/docs/publish.sh
+    return f"{kind} {__version__}"
 
 
 def existing(nav: Any, docs: Path) -> Any:

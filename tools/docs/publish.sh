@@ -4,6 +4,10 @@
 set -euo pipefail
 push=${PUSH---push}
 PATH=$(cd "$1" && pwd):$PATH  # mike calls mkdocs
+# Where the pages will be, as GitHub serves them; SITE_URL says otherwise.
+if [[ -z ${SITE_URL:-} && ${REPOSITORY_URL:-} =~ ^https://github\.com/([^/]+)/([^/]+)$ ]]; then
+  export SITE_URL=https://${BASH_REMATCH[1],,}.github.io/${BASH_REMATCH[2]}/
+fi
 export DOCS_VERSIONS=mike OFFLINE=false NO_MKDOCS_2_WARNING=1
 if [[ ${REF:-} =~ ^v([0-9]+\.[0-9]+)\. ]]; then
   DOCS_VERSION=${BASH_REMATCH[1]} mike deploy $push --update-aliases "${BASH_REMATCH[1]}" latest

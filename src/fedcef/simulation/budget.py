@@ -69,9 +69,9 @@ class Budget:
         sent, column = state.ledger.sent(), state.ledger.wire
         if not self.away:
             return sent
-        missed = (column.log - column.have).clamp(max=int(frame_nbytes(whole(state.replica)))).double()
+        missed, spread = column.marks.missed(column.log, most=int(frame_nbytes(whole(state.replica))))
         reach = self.reach(played)
-        return sent + round(float(reach * missed.sum() + 2 * (reach * (1 - reach)) ** 0.5 * missed.norm()))
+        return sent + round(float(reach * missed + 2 * (reach * (1 - reach)) ** 0.5 * spread))
 
 
 @dataclass(frozen=True, eq=False)

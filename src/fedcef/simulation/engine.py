@@ -111,7 +111,13 @@ class Engine:
     @property
     def wants_means(self) -> bool:
         """Whether, of dense messages, their plain mean is all that the round's end needs."""
-        return self.weights is None and self.is_plain and not self.algorithm.counts_alike
+        return self.weights is None and self.is_plain and not self.algorithm.counts_alike and not self.drops
+
+    @property
+    def drops(self) -> bool:
+        """Whether clients of a cohort may come too late, so that their messages and states are not the round's."""
+        network = self.rounds.training.network
+        return network is not None and (network.deadline > 0 or network.over_selection > 1)
 
     @property
     def is_plain(self) -> bool:

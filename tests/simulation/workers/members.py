@@ -17,6 +17,7 @@ from fedcef.simulation.engine import Engine
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.workers import together
 
+LATE = {"preset": "3g", "deadline": 0.4, "over_selection": 1.4, "at_least": 2}
 METHODS = {
     "fedcef": {},
     "fedcef in chunks": {"cohort_chunk": 2},
@@ -27,6 +28,11 @@ METHODS = {
     "fedavg by weights": {"weights": torch.arange(1.0, 12.0)},
     "scaffold": {},
     "tamuna": {"senders": 3},
+    "fedcef with a clock": {"network": {"preset": "3g"}},
+    "fedavg with a clock": {"network": {"preset": "3g"}},
+    **{f"{name} with late ones": {"network": LATE} for name in ("fedcef", "fedavg", "scaffold")},
+    "fedcef with late ones in chunks": {"network": LATE, "cohort_chunk": 2, "store": "memory"},
+    "fedcef with late ones in memory": {"network": LATE, "store": "memory"},
 }
 
 

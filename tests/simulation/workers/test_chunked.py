@@ -1,17 +1,20 @@
 """Chunks of a cohort: the same bits as the whole, for every method and both oracles."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fedcef.algorithms import ALGORITHMS, FedAvg, FedCEF
 from fedcef.compressors import COMPRESSORS, TopK
 from fedcef.core.errors import ConfigError
+from fedcef.core.round import rehearsal_key
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.stores import Touched
 from fedcef.simulation.workers import Chunked
-from fedcef.simulation.workers.stacks import Added, joined
+from fedcef.simulation.workers.stacks import Added, joined, some_of
 from fedcef.wire import Dense
 from fedcef.wire.forms.relay import Rows
 
@@ -118,6 +121,53 @@ def test_no_table_of_the_cohort_is_made():
         up["dx"].rows() if "dx" in up else next(iter(up.values())).rows()
 
 
+CLOCK = {"preset": "3g"}
+LATE = {"preset": "3g", "deadline": 0.4, "over_selection": 1.4, "at_least": 2}
+SILENT = {"preset": "lte", "deadline": 0.5, "availability": 0.6, "unavailable": "silent"}
+
+
+@pytest.mark.parametrize("store", ["table", "memory", "disk"])
+@pytest.mark.parametrize("network", [CLOCK, LATE, SILENT], ids=["clock", "late", "silent"])
+@pytest.mark.parametrize("name", ["fedcef", "fedavg", "scaffold"])
+def test_chunks_on_a_network_give_the_bits_of_the_whole(name, network, store):
+    """Messages, states, the clock and who is asked next, also where some come too late."""
+    options = {"clients_per_round": 5, "network": network, "store": store}
+    whole, parts = (played(method(name), chunk, rounds=5, **options) for chunk in (0, 2))
+    assert whole.clock() == parts.clock()
+    if store == "disk":  # of which a snapshot holds the length of the file, and some were written again
+        whole, parts = (replace_states(run) for run in (whole, parts))
+    assert_same(whole, parts)
+    if network is LATE:
+        assert whole.clock()["arrivals"] < 7 == len(whole.state.clock.asked)
+
+
+def replace_states(run):
+    clients = Touched.start(run.algorithm.client_init(run.problem.z0), run.problem.num_clients)
+    everyone = torch.arange(run.problem.num_clients)
+    state = replace(run.state, clients=clients.put(everyone, run.state.clients.take(everyone)))
+    run._at = (run.round, state)
+    return run
+
+
+@pytest.mark.parametrize("name", sorted(COMPRESSORS.keys() - {"auto"}))
+def test_some_of_a_stack_are_its_rows(name):
+    stack = (
+        COMPRESSORS[name]()
+        .fit(PROBLEM.layout)
+        .compress(
+            torch.randn(7, PROBLEM.dim, generator=torch.Generator().manual_seed(0)), rehearsal_key(torch.arange(7))
+        )
+    )
+    rows = torch.tensor([0, 2, 3, 6])
+    some, single = some_of(stack, rows), Rows(tuple(stack.rows()[row] for row in rows))
+    assert some.lead == single.lead
+    assert type(some) is type(stack)
+    for measure in ("dense", "nbytes", "paper_nbytes", "total"):
+        assert torch.equal(getattr(some, measure)(), getattr(single, measure)())
+    assert [row.encode() for row in some.rows()] == [row.encode() for row in single.rows()]
+    assert torch.equal(some_of(single, torch.tensor([1, 3])).dense(), single.dense()[[1, 3]])
+
+
 def test_stacks_are_joined_in_their_own_form_or_as_a_list():
     a, b = Dense(torch.randn(2, 5)), Dense(torch.randn(3, 5))
     assert torch.equal(joined([a, b]).values, torch.cat([a.values, b.values]))
@@ -131,6 +181,6 @@ def test_what_needs_the_whole_cohort_says_so():
     auto = FedCEF(local_lr=0.05, compressor=COMPRESSORS["auto"](), regularizer=PROBLEM.regularizer)
     with pytest.raises(ConfigError, match="compressor auto looks at all vectors"):
         Simulation(PROBLEM, auto, budget="1MB", cohort_chunk=2)
-    with pytest.raises(ConfigError, match="simulated network computes its cohorts whole"):
-        Simulation(PROBLEM, FedAvg(), network={}, cohort_chunk=2)
+    with pytest.raises(ConfigError, match="no cohorts to split; leave cohort_chunk"):
+        Simulation(PROBLEM, FedAvg(), network={"mode": "async"}, cohort_chunk=2)
     assert isinstance(Simulation(PROBLEM, FedAvg(), cohort_chunk=2).engine.workers, Chunked)

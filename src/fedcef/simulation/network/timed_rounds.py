@@ -22,7 +22,9 @@ from fedcef.simulation.network.clock import RoundClock
 from fedcef.simulation.network.counting import handed_out, with_more_up
 from fedcef.simulation.network.population import Population
 from fedcef.simulation.state import RunState
-from fedcef.wire import Payload, as_stack, frame_nbytes, frame_paper_nbytes
+from fedcef.simulation.workers import only
+from fedcef.simulation.workers.stacks import some_of
+from fedcef.wire import frame_nbytes, frame_paper_nbytes
 
 _MOST_ATTEMPTS = 1000  # at one round, with too few answers
 
@@ -45,7 +47,7 @@ class TimedRounds:
         state, answering = self._with_answers(state, number)
         clock, engine, network = _clock(state), self.engine, self.network
         round_ = engine.rounds.at(number, clock.asked)
-        up, proposed = engine.work(state, round_)
+        up, proposed = engine.workers.work(engine, state, round_)
         sizes = frame_nbytes(up, round_.scheduled(engine.algorithm).contexts(state.replica)).cpu()
         links = self.population.links(clock.asked).within(1e6 * network.server_mbit / len(clock.asked))
         timing = links.timing(clock.due, engine.algorithm.local_steps, sizes, network.overhead_s)
@@ -59,8 +61,8 @@ class TimedRounds:
         if len(ended.rows) < len(clock.asked):
             rows = ended.rows.to(clock.asked.device)
             round_ = engine.rounds.at(number, clock.asked[rows])
-            up = {name: _some(payload, ended.rows) for name, payload in up.items()}
-            proposed = {name: table[rows] for name, table in proposed.items()}
+            up = {name: some_of(payload, ended.rows) for name, payload in up.items()}
+            proposed = only(proposed, ended.rows)
         end = clock.begins + ended.seconds
         listeners, begins = self._ask(number + 1, end)
         after, down, counted = engine.close(replace(state, ledger=ledger), round_, up, proposed, listeners)
@@ -93,12 +95,6 @@ class TimedRounds:
         rounds = self.engine.rounds
         wanted = min(ceil(self.network.over_selection * rounds.cohort_size), rounds.num_clients)
         return ask(rounds, self.population, self.network, number, at, wanted, attempt)
-
-
-def _some(payload: Payload, rows: Tensor) -> Payload:
-    """These rows of a stack."""
-    single = payload.rows()
-    return as_stack([single[row] for row in rows.tolist()])
 
 
 def _clock(state: RunState) -> RoundClock:

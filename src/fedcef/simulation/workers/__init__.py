@@ -19,7 +19,7 @@ from fedcef.simulation.workers.distributed import Distributed
 from fedcef.simulation.workers.on_ray import OnRay, installed_ray
 from fedcef.simulation.workers.team import Team, team, together
 from fedcef.simulation.workers.whole import Whole
-from fedcef.simulation.workers.workers import Proposed, Workers, all_finite, commit
+from fedcef.simulation.workers.workers import Proposed, Workers, all_finite, commit, only
 
 __all__ = [
     "Chunked",
@@ -31,6 +31,7 @@ __all__ = [
     "Workers",
     "all_finite",
     "commit",
+    "only",
     "team",
     "together",
     "workers_for",
@@ -45,10 +46,10 @@ def workers_for(training: Training, given: Workers | None = None, *, chooses: bo
             "compressor auto looks at all vectors of a cohort together; name a compressor, or take one process and "
             "cohort_chunk = 0."
         )
-    if training.network is not None and not isinstance(workers, Whole):
+    if training.network is not None and training.network.mode == "async" and not isinstance(workers, Whole):
         raise ConfigError(
-            "A simulated network computes its cohorts whole, in one process; leave cohort_chunk and workers out, and "
-            "start it without torchrun."
+            "In the asynchronous mode there are no cohorts to split; leave cohort_chunk and workers out and start it "
+            "without torchrun, or take network.mode = 'rounds'."
         )
     return workers
 

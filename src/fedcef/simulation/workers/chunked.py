@@ -2,7 +2,8 @@
 
 Of a chunk's clients there are states, gradients and points in memory, tables (chunk, p); of all others only messages,
 which are short or added up.  Proposed states are put into their store chunk by chunk, and taken out once more where a
-method tells its cohort how the round ended.
+method tells its cohort how the round ended.  Where clients may come too late, on a simulated network, it is known only
+in the end whose states those are, so that all proposed ones are kept until then.
 
 A client's numbers do not depend on who is computed beside it, so that any chunk gives the same bits; but for one thing.
 A product of matrices for all clients at once (`oracle = "stacked"`) may be left to another kernel where there are fewer
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from fedcef.algorithms.algorithm import Message
+from fedcef.algorithms.algorithm import Message, State
 from fedcef.core.round import Round
 from fedcef.simulation.client_states import ClientStates
 from fedcef.simulation.state import RunState
@@ -43,12 +44,17 @@ class Chunked(Workers):
 
     def work(self, engine: Engine, state: RunState, round_: Round) -> tuple[Message, Proposed]:
         clients, finite, messages = state.clients, [], Gathering(not self.keeps_all and engine.wants_means)
-        parts = list(chunks(round_, self.size))
+        parts, kept = list(chunks(round_, self.size)), []
         for part in parts:
             up, rows = engine.local(state.replica, clients.take(part.clients), part)
+            messages.take(up)
+            if engine.drops:
+                kept.append(rows)
+                continue
             clients = clients.put(part.clients, rows)
             finite.append(all_finite(rows))
-            messages.take(up)
+        if engine.drops:
+            return messages.message(), tables(kept)
         return messages.message(), InStore(clients, [part.clients for part in parts], torch.stack(finite).all())
 
     def first_message(self, engine: Engine, state: RunState, round_: Round) -> Message:
@@ -81,6 +87,11 @@ def chunks(round_: Round, size: int) -> Iterator[Round]:
     """The round for at most `size` of its clients at a time, in their order."""
     for start in range(0, len(round_.clients), size):
         yield part_of(round_, slice(start, start + size))
+
+
+def tables(pieces: Sequence[State]) -> State:
+    """The rows of several chunks, one after the other."""
+    return {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 def part_of(round_: Round, places: slice) -> Round:

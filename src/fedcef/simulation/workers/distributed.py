@@ -12,7 +12,7 @@ them (`scattered.py`).  Otherwise it takes its share of the cohort by position.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -28,7 +28,7 @@ from fedcef.simulation.workers.scattered import Scattered, ScatteredStates, bloc
 from fedcef.simulation.workers.stacks import Added, is_plain, joined
 from fedcef.simulation.workers.team import Team
 from fedcef.simulation.workers.whole import Whole
-from fedcef.simulation.workers.workers import Proposed, PutAway, Settle, Workers, all_finite, commit
+from fedcef.simulation.workers.workers import Proposed, PutAway, Settle, Workers, all_finite, commit, only
 from fedcef.wire import Payload
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Distributed(Workers):
 
     def work(self, engine: Engine, state: RunState, round_: Round) -> tuple[Message, Proposed]:
         self.team.move_to(state.finite.device)
-        part = part_of(round_, self._places(state.clients, round_.clients))
+        places = self._places(state.clients, round_.clients)
+        part = part_of(round_, places)
         up, proposed = self._own(engine, state, part)
         finite = all_finite(proposed) if isinstance(proposed, dict) else proposed.commit(None)[1]
         adds = {name for name, payload in up.items() if engine.wants_means and is_plain(payload)}
@@ -78,7 +79,7 @@ class Distributed(Workers):
         done = self.team.exchange(mine, interruptible=True)
         self._compare(done, round_)
         together = torch.tensor(all(one.finite for one in done))
-        return self._message(up, done), _Mine(state.clients, part.clients, proposed, together, self.team)
+        return self._message(up, done), _Mine(state.clients, part.clients, proposed, together, self.team, places.start)
 
     def first_message(self, engine: Engine, state: RunState, round_: Round) -> Message:
         self.team.move_to(state.finite.device)
@@ -140,13 +141,23 @@ class _Mine(PutAway):
     finite: Tensor
     """Whether those of all processes are."""
     team: Team
+    start: int
+    """The place of the first of these clients in the cohort."""
+    asks: bool = False
+    """Whether the others must be asked if theirs are finite."""
+
+    def only(self, rows: Tensor) -> _Mine:
+        assert isinstance(self.proposed, dict), "where clients may come too late, states are put away later"
+        mine = rows[(rows >= self.start) & (rows < self.start + len(self.clients))] - self.start
+        some = self.clients[mine.to(self.clients.device)]
+        return replace(self, clients=some, proposed=only(self.proposed, mine), finite=torch.tensor(True), asks=True)
 
     def commit(self, settle: Settle | None) -> tuple[ClientStates, Tensor]:
         states, finite = self.before, self.finite
         if len(self.clients):
             states, mine = commit(self.before, self.clients, self.proposed, settle)
             finite = finite & mine
-        if settle is not None:  # what became of them then is known here alone
+        if settle is not None or self.asks:  # what became of them then is known here alone
             finite = torch.tensor(all(self.team.exchange(bool(finite))))
         return states, finite
 

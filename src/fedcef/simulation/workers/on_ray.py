@@ -31,7 +31,7 @@ from fedcef.oracles.oracle import ORACLES, make_oracle
 from fedcef.problems.problem import Problem
 from fedcef.simulation.client_states import ClientStates
 from fedcef.simulation.state import RunState
-from fedcef.simulation.workers.chunked import Chunked, InStore, part_of
+from fedcef.simulation.workers.chunked import Chunked, InStore, part_of, tables
 from fedcef.simulation.workers.scattered import block
 from fedcef.simulation.workers.stacks import Gathering
 from fedcef.simulation.workers.workers import Proposed, Workers, all_finite
@@ -71,10 +71,10 @@ class OnRay(Workers):
             messages.take(up)
             rows.append(proposed)
             finite.append(all_finite(proposed))
-            if self.chunk:
+            if self.chunk and not engine.drops:
                 clients = clients.put(part.clients, rows.pop())
-        if not self.chunk:
-            return messages.message(), {name: torch.cat([one[name] for one in rows]) for name in rows[0]}
+        if rows:
+            return messages.message(), tables(rows)
         return messages.message(), self._in_store(clients, round_, finite)
 
     def first_message(self, engine: Engine, state: RunState, round_: Round) -> Message:

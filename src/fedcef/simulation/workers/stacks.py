@@ -27,6 +27,14 @@ def joined(stacks: Sequence[Payload]) -> Payload:
     return whole
 
 
+def some_of(stack: Payload, rows: Tensor) -> Payload:
+    """These rows of a stack, as a stack of the same form."""
+    if isinstance(stack, Rows):
+        return Rows(tuple(stack.payloads[row] for row in rows.tolist()))
+    some: Payload = _some_of(stack, stack.rows()[0], rows)
+    return some
+
+
 @dataclass(frozen=True, eq=False)
 class Added(Payload):
     """A stack of dense vectors of which the sum was kept, and how long each one was."""
@@ -148,3 +156,16 @@ def _joined(values: Sequence[Any], row: Any) -> Any:
     if isinstance(first, tuple) and isinstance(row, tuple):
         return tuple(_joined(each, part) for each, part in zip(zip(*values, strict=True), row, strict=True))
     return first
+
+
+def _some_of(value: Any, row: Any, rows: Tensor) -> Any:
+    """These rows of what is stacked, as in `_joined`; all else is alike for all of them."""
+    if isinstance(value, Tensor):
+        stacked = isinstance(row, Tensor) and value.ndim == row.ndim + 1
+        return value[rows.to(value.device)] if stacked else value
+    if isinstance(value, TensorTree):
+        names = [field.name for field in fields(value)]  # type: ignore[arg-type]
+        return replace(value, **{name: _some_of(getattr(value, name), getattr(row, name), rows) for name in names})  # type: ignore[type-var]
+    if isinstance(value, tuple) and isinstance(row, tuple):
+        return tuple(_some_of(part, one, rows) for part, one in zip(value, row, strict=True))
+    return value

@@ -33,6 +33,10 @@ class PutAway(ABC):
     def commit(self, settle: Settle | None) -> tuple[ClientStates, Tensor]:
         """All states with the proposed ones in their place, and whether those are finite."""
 
+    def only(self, rows: Tensor) -> Proposed:
+        """Those of the clients in these places of the cohort, for rounds that others come too late for."""
+        raise NotImplementedError("These states are in their store already.")
+
 
 Proposed: TypeAlias = State | PutAway
 """The states that a cohort proposes: a table (S, p) for each name, or what has put them away."""
@@ -69,6 +73,13 @@ def commit(
         return proposed.commit(settle)
     rows = proposed if settle is None else settle(proposed)
     return clients.put(cohort, rows), all_finite(rows)
+
+
+def only(proposed: Proposed, rows: Tensor) -> Proposed:
+    """The proposed states of the clients in these places of the cohort; the others' stay what they were."""
+    if isinstance(proposed, PutAway):
+        return proposed.only(rows)
+    return {name: table[rows.to(table.device)] for name, table in proposed.items()}
 
 
 def all_finite(state: Mapping[str, Tensor]) -> Tensor:

@@ -2,12 +2,14 @@
 
     morning     a client's disk is full, then the server's; somebody resumes with other settings, and is refused
     noon        the run goes on; a second server is started on its folder, and is refused; all nodes are restarted
-    afternoon   the server moves to another folder, from its backup, whose log has a flipped bit, and gets a new
-                certificate; meanwhile one client has lost its disk, and another was put back from an old backup
+    afternoon   the SuperLink is killed under the run, which ends by itself and goes on with a new one; the server moves
+                to another folder, from its backup, whose log has a flipped bit, and gets a new certificate; meanwhile
+                one client has lost its disk, and another was put back from an old backup
     evening     the run goes on there, with more rounds than it was begun with, to the end
 
 Nothing may be lost: at the end the replica is, bit for bit, that of a run in which the same clients took part and those
-two began afresh, and c is the mean of the c_i.  And every sentence must say what to do.  Exit code 1 if anything fails.
+two began afresh, and c is the mean of the c_i.  Every sentence must say what to do, and FEDCEF_ON_END must hear of
+every end.  Exit code 1 if anything fails.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +34,7 @@ from fedcef.runs.experiments import load_settings
 from fedcef.runs.reader import RunReader
 from flower.deployment import Deployment, send
 
-CLIENTS, ROUNDS, MORE = 3, 9, 11
+CLIENTS, ROUNDS, MORE = 3, 10, 12
 DEADLINE_S = 60.0
 SETTINGS = (
     f"num_clients={CLIENTS} deployment.min_clients={CLIENTS} deployment.deadline_s={DEADLINE_S:g} "
@@ -42,6 +45,10 @@ DISKS = [
     Event(1, "server's disk is full", 1, None, "append round_log.bin, half written"),
 ]
 STEP_S = 300.0
+LOST_S = 60.0
+"""Within which a server ends whose SuperLink was killed."""
+ENDS = ["failed", "refused", "refused", "failed", "stopped", "finished"]
+"""How the servers of a day end: full disk, other settings, second server, SuperLink killed, moved, done."""
 
 
 class Day(Deployment):
@@ -50,7 +57,11 @@ class Day(Deployment):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, app=HERE / "app")
         self.plan = Plan.write(folder / "plan", 1, DEADLINE_S, DISKS)
-        self.environment |= {"FEDCEF_FAULTS": str(self.plan.folder), "PYTHONPATH": CODE}
+        hook = folder / "hook"
+        hook.write_text(f'#!/bin/sh\nprintf "%s %s\\n" "$1" "$3" >> {folder}/ends\n')
+        hook.chmod(0o700)
+        self.ends = folder / "ends"
+        self.environment |= {"FEDCEF_FAULTS": str(self.plan.folder), "PYTHONPATH": CODE, "FEDCEF_ON_END": str(hook)}
         self.folder_of_the_run = folder / "run"
         self.plain = folder / "plain"  # the same app without faults
         shutil.copytree(self.app, self.plain)
@@ -83,13 +94,24 @@ class Day(Deployment):
         self.require("Traceback" not in self.log(name), f"There is a traceback in the log of {name}.")
         self.require("unhandled exception" not in self.log(name), f"{name} is called an unhandled exception.")
 
+    def servers(self) -> list[int]:
+        """The processes of ServerApps."""
+        return [number for number in self.processes() if b"flwr-serverapp" in command_of(number)]
+
     def stop_server(self) -> None:
         """SIGTERM to the ServerApp, and wait until its lock is free."""
-        for number in self.processes():
-            command = Path(f"/proc/{number}/cmdline").read_bytes() if Path(f"/proc/{number}").exists() else b""
-            if b"flwr-serverapp" in command:
-                send(number, signal.SIGTERM)
+        for number in self.servers():
+            send(number, signal.SIGTERM)
         self.wait_for("the server to stop", lambda: not (self.folder_of_the_run / "lock").exists())
+
+    def kill_superlink(self, superlink: subprocess.Popen) -> float:
+        """SIGKILL, in the middle of a round; the seconds that the ServerApp takes to end by itself."""
+        superlink.kill()
+        superlink.wait()
+        began = time.monotonic()
+        self.require(bool(self.servers()), "The ServerApp was not there when its SuperLink was killed.")
+        self.wait_for("the server to end", lambda: not self.servers())
+        return time.monotonic() - began
 
     def stop(self, *clients: int) -> None:
         for client in clients:
@@ -100,6 +122,14 @@ class Day(Deployment):
     def restart(self, client: int) -> None:
         self.stop(client)
         self.nodes[client] = self.supernode(client, name=f"node-{client}")
+
+
+def command_of(number: int) -> bytes:
+    """How a process was started; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{number}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def flip_a_bit(path: Path) -> None:
@@ -143,6 +173,18 @@ def play(folder: Path) -> list[str]:
             day.restart(client)
             day.until(min(day.rounds() + 1, 7), "noon")
             tell(f"client {client} was restarted; {day.rounds()} rounds are over")
+
+        took = day.kill_superlink(superlink)
+        day.require(took < LOST_S, f"The server took {took:.0f} s to end without its SuperLink.")
+        status = day.call("fedcef", "deployment", "status", str(day.folder_of_the_run), ends_with=1)
+        for said in (status, day.ends.read_text().splitlines()[-1]):
+            day.require("The SuperLink of this run has ended" in said, f"It is not said why the server ended: {said}")
+            day.require(f'resume="{day.folder_of_the_run}' in said, f"It is not said how to go on: {said}")
+        tell(f"the SuperLink was killed after {day.rounds()} rounds; the server took {took:.1f} s to end, and says why")
+        superlink = day.superlink("--database", str(folder / "superlink.db"))
+        day.flwr("afternoon", app=day.plain, changes=f"rounds={ROUNDS}", resume=str(day.folder_of_the_run))
+        day.until(min(day.rounds() + 1, 8), "afternoon")
+        tell(f"a new SuperLink, and the same nodes; {day.rounds()} rounds are over")
         day.stop_server()
         over = day.rounds()
 
@@ -169,6 +211,8 @@ def play(folder: Path) -> list[str]:
         day.until_said("Finished", "evening")
         day.require("round_log.bin" in day.log("evening"), "The server does not say that its log was damaged.")
         tell(day.call("fedcef", "deployment", "status", str(day.folder_of_the_run)).strip())
+        ends = [line.split()[0] for line in day.ends.read_text().splitlines()]
+        day.require(ends == ENDS, f"FEDCEF_ON_END has heard of {ends} instead of {ENDS}.")
         judge(day, over)
     return day.violations
 

@@ -3,7 +3,10 @@
 import errno
 import json
 import logging
+import os
 import shutil
+import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,8 +25,9 @@ from fedcef.core.disk import PrivateDisk
 from fedcef.core.errors import ConfigError, RunError
 from fedcef.deployment import DeploymentSettings
 from fedcef.deployment.going_back import go_back
+from fedcef.deployment.health import health_of
 from fedcef.deployment.keys import key_name
-from fedcef.flower import server_app
+from fedcef.flower import run_server, server_app
 from fedcef.flower.client_app import app as client_app
 from fedcef.flower.run_server import LOST_S, _losing_the_superlink
 from fedcef.runs.folder import RunFolder
@@ -86,7 +90,7 @@ def test_a_server_without_its_superlink_ends_and_says_how_to_go_on(tmp_path, ser
     pull = InProcessGrid.pull_messages
     for number, (error, said) in enumerate(
         [
-            (httpx.ConnectError("refused"), "The SuperLink has not answered for 30 s"),
+            (httpx.ConnectError("refused"), "The SuperLink has not answered for more than 30 s"),
             (RunNotRunningException(), "For the SuperLink this run is over"),
         ]
     ):
@@ -104,6 +108,49 @@ def test_a_server_without_its_superlink_ends_and_says_how_to_go_on(tmp_path, ser
         assert call(resume=str(path))["status"] == "finished"
         model = load_file(path / "model.safetensors")
         assert equal(model, dict(settings.build_problem().layout.unflatten(reference(settings).model())))
+
+
+@pytest.mark.parametrize(
+    ("orphaned", "ended", "how", "said"),
+    [
+        (True, RunError, "failed", "The SuperLink of this run has ended"),
+        (False, KeyboardInterrupt, "stopped", "Stopped after 0 rounds, which are safe"),
+    ],
+)
+def test_an_interrupt_because_the_superlink_was_killed_is_no_stop(
+    tmp_path, served, monkeypatch, orphaned, ended, how, said
+):
+    """Flower sends SIGINT for both; its process is orphaned in one of them.  The folder keeps the sentence."""
+    _, call = served
+    monkeypatch.setenv("FEDCEF_ON_END", f'sh -c \'printf "%s|%s" "$1" "$3" > {tmp_path}/end\' hook')
+    parents = iter([1000, 1 if orphaned else 1000])
+    monkeypatch.setattr(run_server.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(InProcessGrid, "pull_messages", lambda self, ids: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(ended):
+        call(out=str(tmp_path / "run"))
+    told = (tmp_path / "end").read_text()
+    assert told.startswith(f"{how}|{said}")
+    assert told.endswith(f"Go on with the same command and --run-config 'resume=\"{tmp_path / 'run'}\"'.")
+    health = health_of(tmp_path / "run")
+    assert health.state == "stopped"
+    assert health.sentence.endswith(told.removeprefix(f"{how}|"))
+    assert (tmp_path / "run" / "notes.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_last_words_of_a_server_are_not_those_of_the_next(tmp_path, served, monkeypatch):
+    _, call = served
+
+    def broken(self, ids):
+        raise RunError("This is wrong.")
+
+    monkeypatch.setattr(InProcessGrid, "pull_messages", broken)
+    with pytest.raises(RunError):
+        call(out=str(tmp_path / "run"))
+    assert "This is wrong." in health_of(tmp_path / "run").sentence
+    lock = tmp_path / "run" / "lock"
+    lock.touch()  # as one leaves it that was killed
+    os.utime(lock, (time.time() + 1, time.time() + 1))
+    assert "This is wrong." not in health_of(tmp_path / "run").sentence
 
 
 def test_flower_s_own_patience_is_bounded():

@@ -28,6 +28,8 @@ class Health:
     rounds: int
     silence_s: float
     """Since something was last written down."""
+    why: str = ""
+    """What the server said when it stopped; nothing if it was killed."""
 
     @property
     def is_good(self) -> bool:
@@ -37,9 +39,8 @@ class Health:
     @property
     def sentence(self) -> str:
         """In words."""
-        return (
-            f"{self.state}: {self.round} of {self.rounds} rounds are over; the last news is {self.silence_s:.0f} s old."
-        )
+        over = f"{self.state}: {self.round} of {self.rounds} rounds are over"
+        return f"{over}; the last news is {self.silence_s:.0f} s old." + (f"  {self.why}" if self.why else "")
 
 
 def health_of(path: Path) -> Health:
@@ -57,7 +58,15 @@ def health_of(path: Path) -> Health:
     elif not is_locked(path / "lock"):
         state = "stopped"
     over = max((record["round"] for record in reader.records), default=0)
-    return Health(state, over, int(settings.get("rounds", over)), silence)
+    why = _last_words(reader) if state == "stopped" else ""
+    return Health(state, over, int(settings.get("rounds", over)), silence, why)
+
+
+def _last_words(reader: RunReader) -> str:
+    """What the last server said at its end; nothing if another has begun since, which was killed."""
+    began = max(_written(reader.path / name) for name in ("rounds.jsonl", "lock"))
+    notes = reader.notes if _written(reader.path / "notes.jsonl") >= began else []
+    return str(notes[-1].get("note", "")) if notes else ""
 
 
 def _written(path: Path) -> float:

@@ -217,6 +217,13 @@ class ServerState:
         except RunError as error:
             self.tell(str(error))
 
+    def remember(self, sentence: str) -> None:
+        """Note why the server ends, for whoever looks at the folder; nothing depends on it."""
+        try:
+            self.disk.add(self.folder.notes, json.dumps({"round": self.round, "note": sentence}).encode() + b"\n")
+        except RunError as error:
+            self.tell(str(error))
+
     def finish(self, status: str = "finished") -> Record:
         """Write the model and the summary; returns the latter."""
         self._write_lines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -46,9 +47,10 @@ def run_server(grid: Grid, run_config: Values) -> Record | None:
                 held.enter_context(RunFolder.open(folder).locked())  # recovery writes
                 server = _recovered(settings, folder)
             how = "failed"
-            return _run(grid, server, settings)
+            with _remembering(server):
+                return _run(grid, server, settings)
     except Exception as error:  # also one that is nobody's sentence: whoever is called at the end must hear of it
-        end(how, folder, str(error) if isinstance(error, FedcefError) else f"{type(error).__name__}: {error}")
+        end(how, folder, _in_words(error))
         raise
 
 
@@ -64,6 +66,7 @@ def _run(grid: Grid, server: Coordinator, settings: Settings) -> Record | None:
         except Stopped:
             said = f"Stopped after {server.round} rounds, which are safe.  {_resume(path)}"
             tell(said)
+            server.state.remember(said)
             end("stopped", path, said)
             return None
         except DivergedError:
@@ -79,19 +82,36 @@ def _run(grid: Grid, server: Coordinator, settings: Settings) -> Record | None:
 
 @contextmanager
 def _losing_the_superlink(grid: Grid, server: Coordinator) -> Iterator[None]:
-    """Say so when the SuperLink is gone, or has given up the run; Flower itself would try for ever."""
+    """Say so when the SuperLink is gone, or has given up the run; Flower would try for ever, or call it stopped."""
     invoker = getattr(grid, "_retry_invoker", None)  # of Flower's grid over HTTP
     if invoker is not None:
         invoker.max_time = LOST_S
     safe = f"{server.state.folder.path} is safe.  Start the SuperLink again if it is not there.  "
     try:
         yield
+    except _Orphaned:
+        why = "The SuperLink of this run has ended: it was stopped or killed, or has crashed"
+        raise RunError(f"{why}; {safe}{_resume(server.state.folder.path)}") from None
     except TransportError as error:
-        why = f"The SuperLink has not answered for {LOST_S:.0f} s ({str(error) or type(error).__name__})"
+        why = f"The SuperLink has not answered for more than {LOST_S:.0f} s ({str(error) or type(error).__name__})"
         raise RunError(f"{why}; {safe}{_resume(server.state.folder.path)}") from None
     except RunNotRunningException:
         why = "For the SuperLink this run is over: it was stopped, or the SuperLink was started again"
         raise RunError(f"{why}; {safe}{_resume(server.state.folder.path)}") from None
+
+
+@contextmanager
+def _remembering(server: Coordinator) -> Iterator[None]:
+    """Keep in the run folder why its server ended: what it prints is lost with the SuperLink."""
+    try:
+        yield
+    except Exception as error:
+        server.state.remember(_in_words(error))
+        raise
+
+
+def _in_words(error: Exception) -> str:
+    return str(error) if isinstance(error, FedcefError) else f"{type(error).__name__}: {error}"
 
 
 def _begun(settings: Settings, path: Path) -> Coordinator:
@@ -117,10 +137,17 @@ def _resume(path: Path) -> str:
     return f"Go on with the same command and --run-config 'resume=\"{path}\"'."
 
 
+class _Orphaned(Exception):
+    """The process that started this one is gone."""
+
+
 @contextmanager
 def _signals() -> Iterator[None]:
     """The first signal that asks to stop raises Stopped, also out of a call that waits for Flower; whoever catches it
     leaves by Flower's own handler.  A kill at any moment loses nothing, so neither does this.
+
+    Flower sends its processes SIGINT, too, when the one that started them is gone, as it is when a SuperLink was
+    killed; nobody has asked for that.
 
     In Flower's simulation the server is not the main thread, and signals are not its business.
     """
@@ -128,11 +155,12 @@ def _signals() -> Iterator[None]:
         yield
         return
     came: list[int] = []
+    parent = os.getppid()
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
         if len(came) == 1:
-            raise Stopped
+            raise _Orphaned if number == signal.SIGINT and os.getppid() != parent else Stopped
 
     before = {kind: signal.signal(kind, stop) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,11 +1,12 @@
 """Every write of a deployment, made wrong: not whole, or past the disk that was handed over.  The tests must notice.
 
-    python tools/write_mutants.py                    all modules of deployment/; leaves with 1 if a mutant survives
+    python tools/write_mutants.py                    all of deployment/ and secure/; leaves with 1 if one survives
     python tools/write_mutants.py --only client      those whose name contains the word
     python tools/write_mutants.py --list             the mutants, without a run
 
 A kill in the middle of such a write is what the fault tests cannot see: they stop an injected disk at every step, and
-these writes are not its.  It is `mutants.py` with two faults of its own.
+these writes are not its.  It is `mutants.py` with two faults of its own; to the disk itself, and its steps, the faults
+of `mutants.py` are done.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mutants import ROOT, Mutant, copied, import_libraries, survives, with_node
+from mutants import mutants as small_faults
 
-TESTS = ["tests/deployment/test_writes.py", "tests/core/test_disk.py"]
+FOLDERS = ["deployment", "secure"]
+DISK = "core/disk.py"
+TESTS = ["tests/core/test_disk.py", "tests/deployment/test_writes.py"]
 ANOTHER = ast.parse("__import__('fedcef.core.disk').core.disk.Disk()", mode="eval").body
 
 
@@ -68,13 +72,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="modules whose name contains this")
     parser.add_argument("--list", action="store_true", help="show the mutants and do nothing")
     options = parser.parse_args()
-    folder = ROOT / "src" / "fedcef" / "deployment"
-    found = [
-        one
-        for file in sorted(folder.glob("*.py"))
-        if options.only in file.name
-        for one in mutants(f"deployment/{file.name}")
-    ]
+    source = ROOT / "src" / "fedcef"
+    modules = [str(file.relative_to(source)) for name in FOLDERS for file in sorted((source / name).glob("*.py"))]
+    found = [one for module in modules if options.only in module for one in mutants(module)]
+    found += small_faults(DISK) if options.only in DISK else []
     if options.list:
         print(*found, sep="\n")
         return

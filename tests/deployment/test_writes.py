@@ -15,6 +15,8 @@ from fedcef.deployment import DeploymentSettings, without_data
 from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.going_back import go_back
 from fedcef.deployment.messages import decode_reply
+from fedcef.secure.server import ServerSession
+from fedcef.secure.store import SessionStore
 
 from . import loopback
 from .loopback import Loopback
@@ -31,6 +33,7 @@ def whole_run(folder, settings):
     """A run with everything in it that is written: refused and lost things, restarts, damage, an operator, an end."""
     loop = Loopback(settings, folder).run(2)
     loop.server.receive("a stranger", b"no reply")
+    loop.server.state.remember("It ends.")
     loop.reopen_server()
     for path in loop.folder(0).glob("*.state"):
         path.unlink()
@@ -66,7 +69,7 @@ def test_nothing_is_written_past_the_disk(watch):
     assert watch.past <= {"lock"}  # which holds nothing
     names = {name.removesuffix(".part") for name in watch.by}
     assert {"snapshot.bin", "run.json", "config.toml", "summary.json", "model.safetensors"} <= names
-    assert {"round_log.bin", "accepted.bin", "clients.jsonl", "rounds.jsonl", "refused.jsonl"} <= names
+    assert {"round_log.bin", "accepted.bin", "clients.jsonl", "rounds.jsonl", "refused.jsonl", "notes.jsonl"} <= names
     assert any(name.endswith(".sum") for name in names)
     assert any(name.endswith(".state") for name in names)
 
@@ -99,6 +102,15 @@ def test_a_client_counts_its_noise_on_the_disk_of_its_states(tmp_path):
     reply = decode_reply(loop.workers[0].handle(orders[0]), 10**6)
     assert "No space left on device" in reply.reason
     assert ".secret" in reply.reason
+
+
+def test_a_client_keeps_its_session_of_secure_aggregation_by_its_disk(tmp_path):
+    pytest.importorskip("cryptography", reason="Flower is not installed: pip install 'fedcef[flower]'")
+    request = ServerSession(bytes(16), 0, [0, 1]).begin()[0]
+    with watched(tmp_path) as watch:
+        SessionStore(tmp_path, 0, WatchedDisk()).handle(request)
+    assert watch.past == set()
+    assert watch.by == {"secure.session": {"replace"}, "secure.session.part": {"replace"}}
 
 
 # and in the source, for what no test runs
@@ -135,7 +147,11 @@ def writing_calls(tree):
 
 @pytest.mark.parametrize(
     "file",
-    [str(p.relative_to(SOURCE)) for part in ("deployment", "runs") for p in sorted((SOURCE / part).rglob("*.py"))],
+    [
+        str(p.relative_to(SOURCE))
+        for part in ("deployment", "runs", "secure")
+        for p in sorted((SOURCE / part).rglob("*.py"))
+    ],
 )
 def test_no_file_is_opened_for_writing_but_by_a_disk(file):
     found = list(writing_calls(ast.parse((SOURCE / file).read_text("utf-8"))))

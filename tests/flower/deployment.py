@@ -83,13 +83,20 @@ class Deployment:
         return address
 
     def supernode(
-        self, client: int, *, key: int | None = None, name: str = "", address: str = "", warm: str = ""
+        self,
+        client: int,
+        *,
+        key: int | None = None,
+        name: str = "",
+        address: str = "",
+        warm: str = "",
+        config: str = "",
     ) -> subprocess.Popen:
         """A client's SuperNode, with its own key unless another is given; by a gate, or warm with a module."""
         mine = self.secrets / f"node-{client if key is None else key}.key"
         tls = ["--root-certificates", f"{self.secrets}/ca.crt", "--auth-supernode-private-key", str(mine)]
         how = tls if self.secure else ["--insecure"]
-        config = f"partition-id={client} state-dir='{self.states}'"
+        config = f"partition-id={client} state-dir='{self.states}' {config}".strip()
         where = ["--superlink", address or self.address, "--port", str(free_port())]
         before = [sys.executable, "-m", "fedcef.flower.warm", "--import", warm] if warm else []
         return self.start(name or f"node-{client}", *before, "flower-supernode", *how, *where, "--node-config", config)
@@ -121,7 +128,7 @@ class Deployment:
         self._started.append(process)
         return process
 
-    def call(self, *command: str, timeout_s: float = PATIENCE_S) -> str:
+    def call(self, *command: str, timeout_s: float = PATIENCE_S, ends_with: int = 0) -> str:
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -133,7 +140,7 @@ class Deployment:
             timeout=timeout_s,
             check=False,
         )
-        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
+        assert done.returncode == ends_with, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
         return done.stdout
 
     def log(self, name: str) -> str:

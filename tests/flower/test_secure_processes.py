@@ -1,4 +1,7 @@
-"""Secure aggregation in real processes is the simulated run, bit for bit.  `make test-flower` runs this."""
+"""Secure aggregation in real processes, with signed keys, is the simulated run, bit for bit.
+
+`make test-flower` runs this.
+"""
 
 from pathlib import Path
 
@@ -32,9 +35,11 @@ def test_three_clients_with_keys_over_tls(tmp_path):
     with Deployment(tmp_path / "deployed") as lab:
         lab.credentials(nodes=CLIENTS)
         lab.superlink()
+        peers = lab.secrets / "peers.pub"
+        peers.write_text("".join((lab.secrets / f"node-{node}.pub").read_text() for node in range(CLIENTS)))
         for node in range(CLIENTS):
             lab.register(node)
-            lab.supernode(node)
+            lab.supernode(node, config=f"secure-key='{lab.secrets}/node-{node}.key' secure-peers='{peers}'")
         ran = lab.run(*CHANGES, *DEPLOYMENT, out=str(tmp_path / "run"))
         ran.wait(RUN_S)
         assert "Finished" in lab.log("run"), lab.log("run")

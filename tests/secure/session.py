@@ -15,6 +15,7 @@ RUN = b"the run of tests"
 class Played:
     server: ServerSession
     sessions: dict
+    signing: dict = field(default_factory=dict)
     masked: dict = field(default_factory=dict)
     up: int = 0
     down: int = 0
@@ -28,7 +29,7 @@ class Played:
             request = decode_stage(request)
             session = self.sessions.get(client) or ClientSession.begun(request)
             session = ClientSession.from_json(session.to_json())  # as from a disk
-            self.sessions[client], reply = session.answer(request)
+            self.sessions[client], reply = session.answer(request, self.signing.get(client))
             data = reply.encode()
             self.up += len(data)
             self.server.take(client, decode_stage(data))
@@ -39,11 +40,11 @@ def numbers_of(clients, count, bits, seed=0):
     return {client: random.integers(0, 1 << bits, count, dtype=np.uint32) for client in clients}
 
 
-def play(numbers, bits, gone=((), (), (), ()), *, share=2 / 3, neighbours=0):
+def play(numbers, bits, gone=((), (), (), ()), *, share=2 / 3, neighbours=0, signing=None):
     """A session with these numbers; `gone` says who leaves before their reply to each of the four stages."""
     out = [set().union(*gone[: stage + 1]) for stage in range(4)]
     server = ServerSession(RUN, 3, numbers, share=share, neighbours=neighbours)
-    played = Played(server, {})
+    played = Played(server, {}, signing or {})
     played.stage(server.begin(), out[0])
     played.stage(server.share(), out[1])
     for client, attachment in server.attachments().items():

@@ -8,6 +8,7 @@
     node config     partition-id (or client)   the client's number, from 0
                     state-dir    where this client keeps its state
                     set          changes of what is this machine's own business, e.g. "device=cuda"
+                    secure-key, secure-peers   its own key, and everyone's public ones, to sign for secure aggregation
 
 This module is all that a client needs to say who it is, so it imports nothing heavy.
 """
@@ -56,6 +57,17 @@ def state_folder(run_config: Values, node_config: Values, client: int) -> Path:
     given = _text(node_config, "state-dir") or os.environ.get("FEDCEF_STATE") or _text(run_config, "state-dir")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(given or Path(home) / "fedcef").expanduser() / f"client-{client}"
+
+
+def signing_files(node_config: Values) -> tuple[Path, Path] | None:
+    """Where a node has its own key and everyone's, if it signs what it sends for secure aggregation.
+
+    Only its own config says so: the run's comes from the server, against which it is.
+    """
+    key, peers = _text(node_config, "secure-key"), _text(node_config, "secure-peers")
+    if bool(key) != bool(peers):
+        raise ConfigError("secure-key and secure-peers belong together: give a node both of them, or neither.")
+    return (Path(key).expanduser(), Path(peers).expanduser()) if key else None
 
 
 def resumed(run_config: Values) -> Path | None:

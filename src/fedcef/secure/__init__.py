@@ -11,6 +11,7 @@ clients may not survive:
     primitives.py   key agreement, sealing, secret sharing and masks, by the `cryptography` and `pycryptodome` packages
     stages.py       what travels in the first, second and fourth stage, as bytes
     ring.py         who is whose neighbour
+    signing.py      signatures under public keys, for clients who have been given everyone's
     client.py       a client's session          store.py    the same on its disk
     server.py       the server's session        section.py  the section [secure], and which methods can have it
 

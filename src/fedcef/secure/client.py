@@ -27,6 +27,7 @@ from fedcef.secure.primitives import (
     shared_out,
 )
 from fedcef.secure.ring import needed
+from fedcef.secure.signing import SIGNATURE, Signing
 from fedcef.secure.stages import Stage, StageMessage
 
 
@@ -74,17 +75,18 @@ class ClientSession:
 
     # the stages
 
-    def answer(self, request: StageMessage) -> tuple[ClientSession, StageMessage]:
-        """The session after a request, and the reply to it."""
+    def answer(self, request: StageMessage, signing: Signing | None = None) -> tuple[ClientSession, StageMessage]:
+        """The session after a request, and the reply to it; with `signing` keys are signed, and have to be."""
         stage, digest = request.stage, _digest(request.encode())
         if known := self.answered.get(stage.name):
             if known[0] != digest:
                 raise SecureError(f"Client {self.client} has answered another request of the stage {stage.name}.")
             return self, self._reply(stage, _pairs(known[1]))
         if stage == Stage.KEYS:
-            after, entries = self, {self.client: self.public + hashlib.sha256(self.own).digest()}
+            signature = signing.sign(self._signed(self.client, self.public)) if signing else b""
+            after, entries = self, {self.client: self.public + hashlib.sha256(self.own).digest() + signature}
         elif stage == Stage.SHARES:
-            after, entries = self._shared(request)
+            after, entries = self._shared(request, signing)
         elif stage == Stage.UNMASK:
             after, entries = self, self._revealed(request)
         else:
@@ -98,11 +100,18 @@ class ClientSession:
         """Both public keys."""
         return public_key(self.sealing) + public_key(self.pairing)
 
-    def _shared(self, request: StageMessage) -> tuple[ClientSession, dict[int, bytes]]:
-        keys, threshold = dict(request.entries), request.threshold
+    def _signed(self, client: int, public: bytes) -> bytes:
+        """What a client signs: its keys, for this attempt only."""
+        return self.run + self.session + self.round.to_bytes(4, "little") + client.to_bytes(4, "little") + public
+
+    def _shared(self, request: StageMessage, signing: Signing | None) -> tuple[ClientSession, dict[int, bytes]]:
+        keys, threshold = {who: entry[: 2 * KEY] for who, entry in request.entries.items()}, request.threshold
         if keys.get(self.client) != self.public:
             raise SecureError(f"The keys of client {self.client} came back changed.")
-        if any(len(both) != 2 * KEY for both in keys.values()) or len(set(keys.values())) < len(keys):
+        for who in sorted(keys.keys() - {self.client}) if signing else ():
+            signing.check(who, self._signed(who, keys[who]), request.entries[who][2 * KEY :])
+        sizes = {len(entry) for entry in request.entries.values()}
+        if not sizes <= {2 * KEY, 2 * KEY + SIGNATURE} or len(set(keys.values())) < len(keys):
             raise SecureError("Two clients of a neighbourhood have the same keys, or one has none.")
         if not needed(0.5, len(keys)) <= threshold <= len(keys):
             raise SecureError(

@@ -64,7 +64,7 @@ def opened(key: bytes, data: bytes, what: bytes) -> bytes:
     """The text that was sealed with this key, for this purpose."""
     try:
         return bytes(_hazmat("primitives.ciphers.aead").ChaCha20Poly1305(key).decrypt(bytes(12), data, what))
-    except _library("cryptography.exceptions").InvalidTag:
+    except library("cryptography.exceptions").InvalidTag:
         raise SecureError("A share cannot be opened: it was changed, or is for somebody else.") from None
 
 
@@ -78,7 +78,7 @@ def mask(key: bytes, count: int, bits: int) -> Whole:
 
 def shared_out(seed: bytes, threshold: int, among: Sequence[int]) -> dict[int, bytes]:
     """Shares of a seed, any `threshold` of which give it, and fewer nothing."""
-    split = _library("Crypto.Protocol.SecretSharing").Shamir.split
+    split = library("Crypto.Protocol.SecretSharing").Shamir.split
     if threshold < 2:
         raise SecureError("A seed is shared so that at least two must agree to reveal it.")
     return {who: bytes(share) for who, (_, share) in zip(among, split(threshold, len(among), seed), strict=True)}
@@ -86,7 +86,7 @@ def shared_out(seed: bytes, threshold: int, among: Sequence[int]) -> dict[int, b
 
 def put_together(shares: Mapping[int, bytes], threshold: int, among: Sequence[int]) -> bytes:
     """The seed that was shared out among these, from the shares of `threshold` of them."""
-    combine = _library("Crypto.Protocol.SecretSharing").Shamir.combine
+    combine = library("Crypto.Protocol.SecretSharing").Shamir.combine
     places = {who: place + 1 for place, who in enumerate(among)}
     some = sorted((places[who], share) for who, share in shares.items() if who in places)[:threshold]
     if len(some) < threshold:
@@ -105,10 +105,11 @@ def _derived(secret: bytes, about: bytes, purpose: bytes) -> bytes:
 
 
 def _hazmat(name: str) -> Any:
-    return _library(f"cryptography.hazmat.{name}")
+    return library(f"cryptography.hazmat.{name}")
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """A module of those packages."""
     try:
         return import_module(name)
     except ImportError:

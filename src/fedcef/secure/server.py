@@ -29,7 +29,11 @@ from fedcef.secure.primitives import (
     put_together,
 )
 from fedcef.secure.ring import needed, neighbourhoods
+from fedcef.secure.signing import SIGNATURE
 from fedcef.secure.stages import Stage, StageMessage
+
+_UNSIGNED = 2 * KEY + 32
+"""Bytes of a client's public keys and of the hash of its seed; a signature may follow."""
 
 
 class ServerSession:
@@ -59,10 +63,13 @@ class ServerSession:
         self._require(len(self._keys), "keys")
         self.stage = Stage.SHARES
         self._near = neighbourhoods(self._keys, self.neighbours)
-        return {
-            client: self._request(Stage.SHARES, client, {who: self._keys[who][: 2 * KEY] for who in near})
-            for client, near in self._near.items()
-        }
+        return {client: self._request(Stage.SHARES, client, self._public(near)) for client, near in self._near.items()}
+
+    def _public(self, near: Collection[int]) -> dict[int, bytes]:
+        """The keys of a neighbourhood, with signatures if all have signed; entries have one length."""
+        keys = {who: self._keys[who] for who in near}
+        signed = all(key[_UNSIGNED:] for key in keys.values())
+        return {who: key[: 2 * KEY] + key[_UNSIGNED:] * signed for who, key in keys.items()}
 
     def attachments(self) -> dict[int, bytes]:
         """What goes with the orders of those who are left: the shares that their neighbours sealed for them."""
@@ -115,12 +122,12 @@ class ServerSession:
             raise SecureError("The reply is of another session or stage.")
         if client not in self.waited_for():
             return
-        expected, size = {
-            Stage.KEYS: ({client}, 2 * KEY + 32),
-            Stage.SHARES: (set(self._near.get(client, ())) - {client}, 2 * SEED + SEAL),
-            Stage.UNMASK: (set(self._left(client, self._sealed)), SEED),
+        expected, sizes = {
+            Stage.KEYS: ({client}, (_UNSIGNED, _UNSIGNED + SIGNATURE)),
+            Stage.SHARES: (set(self._near.get(client, ())) - {client}, (2 * SEED + SEAL,)),
+            Stage.UNMASK: (set(self._left(client, self._sealed)), (SEED,)),
         }[self.stage]
-        if reply.entries.keys() != expected or any(len(entry) != size for entry in reply.entries.values()):
+        if reply.entries.keys() != expected or any(len(entry) not in sizes for entry in reply.entries.values()):
             raise SecureError(f"The reply to the stage {self.stage.name} has not the entries that it should.")
         if self.stage == Stage.KEYS:
             self._keys[client] = reply.entries[client]
@@ -147,7 +154,7 @@ class ServerSession:
         total = np.zeros(count, dtype=np.uint32)
         for client, numbers in self._numbers.items():
             own = self._secret(client)
-            if hashlib.sha256(own).digest() != self._keys[client][2 * KEY :]:
+            if hashlib.sha256(own).digest() != self._keys[client][2 * KEY : _UNSIGNED]:
                 raise SecureError(f"The shares of client {client}'s mask do not fit together; the round is lost.")
             total += numbers - mask(own, count, self._bits)
         for gone in self._sealed.keys() - self._numbers.keys():

@@ -7,28 +7,36 @@ attempt at a round forgets the keys of the one before.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import FedcefError
 from fedcef.secure.client import ClientSession
 from fedcef.secure.primitives import SecureError, Whole
+from fedcef.secure.signing import Signing
 from fedcef.secure.stages import Stage, StageMessage, decode_stage
 
 NAME = "secure.session"
 
 
 class SessionStore:
-    """The session of the client whose states are in this folder."""
+    """The session of the client whose states are in this folder; `signing` gives the keys to sign and check with."""
 
-    def __init__(self, folder: Path, client: int, disk: Disk | None = None) -> None:
-        self.path, self.client, self.disk = folder / NAME, client, disk or PrivateDisk()
+    def __init__(
+        self,
+        folder: Path,
+        client: int,
+        disk: Disk | None = None,
+        signing: Callable[[], Signing | None] = lambda: None,
+    ) -> None:
+        self.path, self.client, self.disk, self.signing = folder / NAME, client, disk or PrivateDisk(), signing
 
     def handle(self, data: bytes) -> bytes:
         """The reply to a request of a stage; bytes that are no such request raise a `StageError`."""
         request = decode_stage(data)
         try:
-            session, reply = self._session(request).answer(request)
+            session, reply = self._session(request).answer(request, self.signing())
             self._save(session)
         except FedcefError as error:
             head = (request.run, request.session, request.round, request.client)

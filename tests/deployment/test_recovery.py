@@ -1,5 +1,6 @@
 """Damage to the server's own files: what can be made again is, and what cannot is named."""
 
+import json
 import shutil
 
 import pytest
@@ -52,6 +53,16 @@ def test_rounds_that_the_log_has_lost_are_made_again_from_their_replies(tmp_path
     assert any("round_log" in sentence for sentence in loop.notes)
     loop.run()
     assert equal(loop.server.state.replica, replayed(loop.settings, [EVERYONE] * 9).replica)
+
+
+@pytest.mark.parametrize("rest", [b"\x9c\xff", b"{", bytes(40)])
+def test_what_a_failing_disk_left_behind_the_records_spoils_none(tmp_path, rest):
+    loop = Loopback(small_settings("fedcef"), tmp_path).run(3)
+    rounds = tmp_path / "server" / "rounds.jsonl"
+    rounds.write_bytes(rounds.read_bytes() + rest)
+    loop.reopen_server()
+    loop.run()
+    assert [json.loads(line)["round"] for line in rounds.read_bytes().splitlines()] == list(range(10))
 
 
 def test_a_reply_that_a_newer_version_would_not_accept_is_named(tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def replay(state: ServerState) -> None:
             end,
         )
     known = {record["round"]: record for record in state.folder.records()}
-    complete = list(known) == list(range(end + 1))
+    complete = list(known) == list(range(end + 1)) and _ends_a_line(state.folder.rounds)
     if state.round not in known:  # where the snapshot was taken can be measured again
         known[state.round] = state.record()
     while state.round < end:
@@ -141,6 +141,11 @@ def _accepted(state: ServerState, reply: bytes) -> AcceptedReply:
 def _recorded(state: ServerState) -> int:
     """How many rounds are over by the records, which are written last."""
     return max((record["round"] for record in state.folder.records()), default=0)
+
+
+def _ends_a_line(path: Path) -> bool:
+    """Whether the next record begins a line; what a failing disk left behind the last one would spoil it."""
+    return path.exists() and path.read_bytes().endswith(b"\n")
 
 
 def _write_records(state: ServerState, known: dict[int, Record]) -> None:

@@ -3,6 +3,7 @@
 import random
 import re
 from dataclasses import replace
+from pathlib import Path
 from shutil import rmtree
 
 import numpy as np
@@ -13,18 +14,19 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedcef
 from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import strategy as strategies
 
-from fedcef.compressors import TopK
+from fedcef.compressors import COMPRESSORS, Eden, TopK
 from fedcef.core.errors import ConfigError
 from fedcef.flower import Compressed, Counted, compressed
 from fedcef.flower.two_lines.channel import Channel
 from fedcef.flower.two_lines.grid import CompressedGrid
 from fedcef.flower.two_lines.layout import Layout
 from fedcef.flower.two_lines.messages import Answer
-from fedcef.flower.two_lines.notation import compressor, text_of
+from fedcef.flower.two_lines.notation import compressor, order_of, text_of
 from fedcef.flower.two_lines.store import NodeStore
 
 from .two_lines import Grid, app, same, start_model
 
+ROOT = Path(__file__).parents[2]
 grids: list[CompressedGrid] = []
 """The grids that strategies have made."""
 
@@ -399,3 +401,16 @@ def test_compressors_are_read_and_written():
     assert compressor(" qsgd ") is not None
     for text in ("topk(0.01, sign)", "identity", "randk(ratio=0.1, unbiased=true)", "scaled_sign(0)"):
         assert text_of(compressor(text_of(compressor(text)))) == text_of(compressor(text))
+
+
+def test_options_come_in_the_order_of_the_catalogue():
+    four = compressor("eden(4)")
+    assert (type(four), four.bits, four.block) == (Eden, 4, 1024)
+    rows = (ROOT / "docs" / "compressors.md").read_text("utf-8").splitlines()
+    listed = {}
+    for row in rows:
+        if found := re.match(r"\| `(\w+)` \|[^|]*\|([^|]*)\|", row):
+            listed.setdefault(found[1], re.findall(r"`(\w+)` \(", found[2]))
+    for name in ("threshold", "terngrad", "qsgd", "eden", "drive", "natural", "three_lc", "topk", "powersgd"):
+        assert listed[name] == order_of(COMPRESSORS[name])[: len(listed[name])]
+        assert listed[name]

@@ -15,6 +15,8 @@ from fedcef.core.parts import described, find, make, options_of, validate
 
 HALF = "half"
 """What stands for half precision without zeros, of the first model alone."""
+_LEADING = ("bits", "levels", "norm")
+"""Options that come before those that a compressor inherits: `eden(4)` has four bits."""
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+")
 
@@ -38,7 +40,7 @@ def compressor(text: str | Compressor, where: str = "compressor") -> Compressor:
     name, inside = found.group(1), found.group(2)
     if name == "auto":
         raise ConfigError(f"{where} is 'auto', which chooses in the simulator only; name what it chose there.")
-    order = options_of(find(where, name, COMPRESSORS))
+    order = order_of(find(where, name, COMPRESSORS))
     options: dict[str, Any] = {}
     for place, argument in enumerate(_arguments(inside)):
         key, equals, value = argument.partition("=")
@@ -48,6 +50,11 @@ def compressor(text: str | Compressor, where: str = "compressor") -> Compressor:
             key, value = order[place], argument
         options[key.strip()] = _value(value.strip())
     return make(where, COMPRESSORS, {"name": name, **options})
+
+
+def order_of(kind: type[Compressor]) -> list[str]:
+    """The options of a compressor in the order in which the catalogue lists them."""
+    return sorted(options_of(kind), key=lambda option: option not in _LEADING)
 
 
 def first_compressor(text: str | Compressor) -> Compressor | None:

@@ -1,7 +1,8 @@
 """One client after the other through a chain of convolutions and linear layers, with the derivatives written out.
 
 What `loop` leaves to autograd, for models of which the derivatives are known: less memory is asked for, and gradients
-are written where they belong.  Sums are taken in another order than autograd's, so the last bits differ from `loop`.
+are written where they belong.  In float32 it goes through oneDNN from end to end (`onednn.py`).  Sums are taken in
+another order than autograd's, so the last bits differ from `loop`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from fedcef.core.layout import Layout
 from fedcef.core.training import Training
 from fedcef.oracles.layered import ACTIVATIONS, Layer, derivative_of, differentiate, read_chain, read_layers
 from fedcef.oracles.loop import ClientLoop
+from fedcef.oracles.onednn import OneClientsLayer, Pair, is_faster, pooled
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
 
 Back = Callable[[Tensor], Tensor]
 """From the derivatives by a stage's outputs to those by its inputs; writes its part of the gradient on the way."""
-
-Pair = tuple[int, int]
 
 _aten: Any = torch.ops.aten
 
@@ -62,11 +62,14 @@ class Convolution(Stage):
         outputs = _aten.convolution.default(inputs, weight, bias, *how)
 
         def back(error: Tensor) -> Tensor:
-            if self.bias is not None:
-                torch.sum(error, (0, 2, 3), out=gradient[self.bias])  # quicker than within what follows
-            wanted = (not self.is_first, True, False)
-            by_inputs, by_weight, _ = _aten.convolution_backward.default(error, inputs, weight, None, *how, wanted)
+            with_bias = self.bias is not None and error.is_mkldnn  # otherwise a sum by itself is quicker
+            biases, wanted = [self.shape[0]] if with_bias else None, (not self.is_first, True, with_bias)
+            by_inputs, by_weight, by_bias = _aten.convolution_backward.default(
+                error, inputs, weight, biases, *how, wanted
+            )
             gradient[self.weight].view(self.shape).copy_(by_weight)
+            if self.bias is not None:
+                gradient[self.bias] = by_bias if with_bias else error.sum((0, 2, 3))
             return error if self.is_first else by_inputs
 
         return outputs, back
@@ -82,6 +85,8 @@ class Pool(Stage):
 
     def forward(self, x: Tensor, gradient: Tensor, inputs: Tensor) -> tuple[Tensor, Back]:
         """The largest of each window, and the error at its place."""
+        if inputs.is_mkldnn:
+            return pooled(inputs, self.kernel, self.stride, self.padding)
         how = (self.kernel, self.stride, self.padding, (1, 1), False)
         outputs, places = _aten.max_pool2d_with_indices.default(inputs, *how)
         return outputs, lambda error: _aten.max_pool2d_with_indices_backward.default(error, inputs, *how, places)
@@ -113,22 +118,31 @@ class Convolved(ClientLoop):
             )
         self._stages, self._layers = parts
         self._by_outputs = derivative_of(problem.loss)
+        bends = (stage.module for stage in self._stages if isinstance(stage, Activation))
+        self._by_onednn = is_faster(problem.z0.dtype) and all(isinstance(m, nn.ReLU | nn.Identity) for m in bends)
+        if self._by_onednn:
+            self._layers = [OneClientsLayer(**vars(layer)) for layer in self._layers]
 
     @torch.no_grad()
     def _write(self, out: Tensor, x: Tensor, samples: Samples, key: Tensor | None) -> None:
-        # images of one channel are contiguous in either order, and only `to` says which: convolutions go by that
-        images, ways_back = samples.inputs.to(memory_format=torch.channels_last), []
+        images, ways_back = self._ordered(samples.inputs), []
         for stage in self._stages:
             images, back = stage.forward(x, out, images)
             ways_back.append(back)
-        features, targets = images.flatten(1).unsqueeze(0), samples.targets.unsqueeze(0)
+        shape, plain = images.shape, images.to_dense() if self._by_onednn else images
+        features, targets = plain.flatten(1).unsqueeze(0), samples.targets.unsqueeze(0)
         errors = differentiate(
             self._layers, x.unsqueeze(0), features, targets, self._by_outputs, out.unsqueeze(0), further=True
         )
         assert errors is not None, "it goes further"
-        error = errors.view(images.shape).to(memory_format=torch.channels_last)
+        error = self._ordered(errors.view(shape))
         for back in reversed(ways_back):
             error = back(error)
+
+    def _ordered(self, images: Tensor) -> Tensor:
+        """Images in the order of memory that convolutions are fast with."""
+        # those of one channel are contiguous in either order, and only `to` says which: convolutions go by that
+        return images.to_mkldnn() if self._by_onednn else images.to(memory_format=torch.channels_last)
 
 
 def read_parts(steps: Sequence[Step], layout: Layout) -> tuple[Sequence[Stage], Sequence[Layer]] | None:

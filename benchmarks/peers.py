@@ -36,6 +36,7 @@ import numpy as np
 from contenders import TASKS, WARM_UP, Contender, contenders
 from measure import machine, table, write
 
+RECORD = Path(__file__).parent / "results" / "peers.json"
 DISTURBED = 0.1  # of a core: a round counts if other processes use less
 MARK = "FEDCEF_PEERS"  # in the environment of everything that a measurement starts
 Result = dict[str, Any]
@@ -181,7 +182,7 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="also the slower of two ways to use Flower and pfl-research")
     parser.add_argument("--quick", action="store_true", help="one repeat")
     parser.add_argument("--patience", type=float, default=0, help="minutes to wait for a quiet machine, in all")
-    parser.add_argument("--write", action="store_true", help="keep the result in benchmarks/results/peers.json")
+    parser.add_argument("--write", action="store_true", help="keep the tasks' results in benchmarks/results/peers.json")
     arguments = parser.parse_args()
     repeats = 1 if arguments.quick else arguments.repeats
 
@@ -192,8 +193,14 @@ def main() -> None:
     results = {task: played(task, repeats, deadline, arguments.all) for task in arguments.tasks}
     if arguments.write:
         packages = {package: version(package) for package in ("flwr", "ray", "pfl") if find_spec(package)}
-        record = {"machine": machine() | packages, "repeats": repeats, "warm_up_rounds": WARM_UP, "tasks": results}
-        write("peers", record)
+        where = {"machine": machine() | packages, "repeats": repeats, "warm_up_rounds": WARM_UP}
+        write("peers", {"tasks": recorded() | {task: where | result for task, result in results.items()}})
+
+
+def recorded() -> dict[str, Result]:
+    """The tasks that were measured before, which stay if they are not measured again."""
+    tasks: dict[str, Result] = json.loads(RECORD.read_text())["tasks"] if RECORD.exists() else {}
+    return tasks
 
 
 if __name__ == "__main__":

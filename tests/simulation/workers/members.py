@@ -1,6 +1,7 @@
 """What the processes of a distributed run do in tests: play, write, fail and are interrupted, each in its turn."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from fedcef.problems.problem import Problem
 from fedcef.regularizers import L1
 from fedcef.simulation.engine import Engine
 from fedcef.simulation.simulation import Simulation
+from fedcef.simulation.stores.filed import Filed
 from fedcef.simulation.workers import together
 
 LATE = {"preset": "3g", "deadline": 0.4, "over_selection": 1.4, "at_least": 2}
@@ -33,6 +35,14 @@ METHODS = {
     **{f"{name} with late ones": {"network": LATE} for name in ("fedcef", "fedavg", "scaffold")},
     "fedcef with late ones in chunks": {"network": LATE, "cohort_chunk": 2, "store": "memory"},
     "fedcef with late ones in memory": {"network": LATE, "store": "memory"},
+}
+
+
+STORES = {
+    "memory": {"name": "memory"},
+    "bfloat16": {"name": "memory", "code": "bfloat16"},
+    "nonzeros": {"name": "host", "code": "nonzeros"},
+    "disk": {"name": "disk"},
 }
 
 
@@ -91,10 +101,27 @@ def runs(rank: int, folder: Path) -> dict:
     seen["gone on"] = run(folder / "interrupted", resume=True).records
     with patched(Engine, "local", failing(rank)):
         seen["failed"] = raised(lambda: run(folder / "failed"))
+    for store in STORES:
+        written: list[list[int]] = []
+        with patched(Filed, "write", noting(written)):
+            seen[store] = run(folder / store, store=STORES[store]).records
+        seen[f"{store}, written"] = written
+        with patched(Engine, "local", interrupting(rank)):
+            raised(lambda store=store: run(folder / f"{store}, interrupted", store=STORES[store]))
+        shutil.copytree(folder / f"{store}, interrupted", folder / f"{store}, left") if rank == 0 else None
+        seen[f"{store}, gone on"] = run(folder / f"{store}, interrupted", store=STORES[store], resume=True).records
     with patched(Engine, "close", straying(rank)):
         seen["strayed"] = raised(run)
     seen["refused"] = raised(lambda: run(folder / "refused", workers="local"))
     return seen
+
+
+def noting(written):
+    def write(original, file, clients, rows):
+        written.append(clients.tolist())
+        return original(file, clients, rows)
+
+    return write
 
 
 def interrupting(rank):

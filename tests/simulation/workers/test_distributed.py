@@ -1,12 +1,18 @@
 """Runs split over processes: what each of them holds, writes and says is what one process would."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.multiprocessing import spawn
 
-from .members import METHODS, member, played, run
+from fedcef.core.round import POPULATION, Rounds
+from fedcef.core.training import StoreOptions, Training
+from fedcef.simulation.stores import Store, Touched
+from fedcef.simulation.workers.scattered import ScatteredStates
+
+from .members import METHODS, STORES, member, played, run
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +89,39 @@ def test_what_several_processes_kept_one_goes_on_with(seen):
     history = run(seen[1] / "failed", resume=True)
     assert without_time(history.records) == without_time(seen[0][2][0]["records"])
     assert records(seen[1] / "failed") == records(seen[1] / "whole")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_snapshot_costs_what_has_changed(seen, store, tmp_path):
+    """Rows of two rounds' cohorts at each snapshot, in the file that one process would have written."""
+    alone = run(tmp_path / "alone", store=STORES[store])
+    first, second = seen[0][2]
+    assert without_time(first[store]) == without_time(second[store]) == without_time(alone.records)
+    rounds = Rounds(Training(clients_per_round=5), 11)
+    cohorts = [rounds.cohort(t).tolist() for t in range(6)]
+    if store != "disk":  # where each process also writes the rows that it works on
+        due = [sorted({*cohorts[t], *cohorts[t + 1]}) for t in (0, 2, 4)]
+        written = first[f"{store}, written"]
+        assert [sorted(some + more) for some, more in zip(written[::2], written[1::2], strict=True)] == due
+        assert not second[f"{store}, written"]
+        one, several = (folder / "client_states.0.bin" for folder in (tmp_path / "alone", seen[1] / store))
+        assert several.read_bytes() == one.read_bytes()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_states_in_a_file_go_on_in_several_processes_or_in_one(seen, store):
+    for one in seen[0][2]:
+        assert without_time(one[f"{store}, gone on"]) == without_time(one[store])
+    history = run(seen[1] / f"{store}, left", store=STORES[store], resume=True)
+    assert without_time(history.records) == without_time(seen[0][2][0][store])
+    models = [(seen[1] / name / "model.safetensors").read_bytes() for name in (store, f"{store}, interrupted")]
+    assert models[0] == models[1] == (seen[1] / f"{store}, left" / "model.safetensors").read_bytes()
+
+
+def test_parts_are_of_one_kind_whatever_their_sizes():
+    """16,384 clients would have a table by themselves, and 16,385 would not."""
+    store, kinds = Store(StoreOptions(), everyone=False), set()
+    for rank in (0, 1):
+        team = SimpleNamespace(rank=rank, size=2, is_first=rank == 0)
+        kinds.add(type(ScatteredStates(team, store).start({"c_i": torch.zeros(2)}, 2 * POPULATION + 1).mine))
+    assert kinds == {Touched}

@@ -48,17 +48,20 @@ class Store:
     folder: Path | None = None
     """The run's own, if it has one."""
 
+    def is_table(self, state: State, num_clients: int) -> bool:
+        """Whether there is a row for every client from the start."""
+        row = sum(vector.nbytes for vector in state.values())
+        small = num_clients <= POPULATION and num_clients * row <= _SMALL_TABLE
+        plain = self.options.code == "exact" and (self.everyone or small)
+        return self.options.name == "table" or (self.options.name == "auto" and plain)
+
     def start(self, state: State, num_clients: int) -> ClientStates:
         """The states before the first round: every client has this one."""
         name, code = self.options.name, self.options.code
-        row = sum(vector.nbytes for vector in state.values())
-        small = num_clients <= POPULATION and num_clients * row <= _SMALL_TABLE
-        plain = code == "exact" and (self.everyone or small)
-        if name == "table" or (name == "auto" and plain):
+        if self.is_table(state, num_clients):
             return Table.start(state, num_clients)
         if name == "disk":
-            log = RowLog(self.folder) if self.folder else _passing()
-            return Touched(Filed(state, num_clients, log, ROW_CODES[code](), self.options.limit))
+            return Touched(self.file(state, num_clients, self.options.limit))
         rows: Rows
         if code == "nonzeros":
             rows = Coded(state, num_clients, ROW_CODES[code]())
@@ -66,6 +69,11 @@ class Store:
             dtype = torch.bfloat16 if code == "bfloat16" else None
             rows = Slots(state, num_clients, "cpu" if name == "host" else None, dtype)
         return Touched(Journalled(rows, RowLog(self.folder)) if self.folder and state else rows)
+
+    def file(self, state: State, num_clients: int, limit: int = 0) -> Filed:
+        """Rows in a file of the run's folder, or of a passing one."""
+        log = RowLog(self.folder) if self.folder else _passing()
+        return Filed(state, num_clients, log, ROW_CODES[self.options.code](), limit)
 
 
 class _Owner:

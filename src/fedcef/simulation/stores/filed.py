@@ -11,6 +11,7 @@ from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import RunError
 from fedcef.core.interrupts import uninterrupted
 from fedcef.simulation.stores.coded import encoded, stacked
+from fedcef.simulation.stores.noted import Noted
 from fedcef.simulation.stores.row_codes import RowCode
 from fedcef.simulation.stores.row_log import RECORD, Place, RowLog
 from fedcef.simulation.stores.rows import Rows, numbers
@@ -139,27 +140,12 @@ class Filed(Rows):
             following.tidy()
 
 
-class Journalled(Rows):
+class Journalled(Noted):
     """Rows in memory, of which a file keeps those that changed since it was last asked to."""
 
     def __init__(self, rows: Rows, log: RowLog) -> None:
-        self.first, self.num_clients, self.code = rows.first, rows.num_clients, rows.code
-        self._rows = rows
-        self._changed: set[int] = set()
+        super().__init__(rows)
         self._at = (log, Index(rows.num_clients))
-
-    def read(self, clients: Tensor) -> State:
-        """The clients' rows, from memory."""
-        return self._rows.read(clients)
-
-    def write(self, clients: Tensor, rows: State) -> None:
-        """The clients' rows, into memory; they are remembered as changed."""
-        self._rows.write(clients, rows)
-        self._changed.update(numbers(clients).tolist())
-
-    def touched(self) -> Tensor:
-        """The clients that have a row."""
-        return self._rows.touched()
 
     def keep(self) -> Tensor:
         """The file's number and length, once the rows that changed are in it."""
@@ -171,8 +157,8 @@ class Journalled(Rows):
                 self._at = (following, fresh)
                 following.tidy()
             else:
-                self._add(torch.tensor(sorted(self._changed)), log, index)
-        self._changed.clear()
+                self._add(self.changed(), log, index)
+        self.kept()
         return torch.tensor(self._at[0].keep())
 
     def emptied(self) -> Journalled:

@@ -45,6 +45,14 @@ class Rows(ABC):
         """Have the rows that `remembered` gave this for."""
         self.write(clients, remembered)
 
+    def changed(self) -> Tensor:
+        """The clients whose rows may have changed since `kept`, in ascending order; all that were written, unless
+        somebody notes which."""
+        return self.touched()
+
+    def kept(self) -> None:  # noqa: B027
+        """All rows as they are now are kept somewhere else."""
+
     def keep(self) -> Tensor | None:
         """Make everything durable and say by which mark it is found again; None where nothing is kept on a disk."""
         return None

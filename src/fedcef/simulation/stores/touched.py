@@ -17,6 +17,7 @@ from torch import Tensor
 from fedcef.algorithms.algorithm import State
 from fedcef.core.interrupts import uninterrupted
 from fedcef.simulation.client_states import ClientStates
+from fedcef.simulation.stores.noted import Noted
 from fedcef.simulation.stores.rows import Rows
 from fedcef.simulation.stores.slots import Slots
 
@@ -76,6 +77,20 @@ class Touched(ClientStates):
         """The clients that have a row of their own."""
         self._return()
         return self._rows.touched()
+
+    def noted(self) -> Touched:
+        """The same, with notes of which rows change."""
+        return Touched(Noted(self._rows))
+
+    def changed(self) -> Tensor:
+        """The clients whose rows may have changed since they were `kept`."""
+        self._return()
+        return self._rows.changed()
+
+    def kept(self) -> None:
+        """All rows as they are now are kept somewhere else."""
+        self._return()
+        self._rows.kept()
 
     def copied(self) -> Touched:
         """This one: what it reads does not change, whatever is put into it."""

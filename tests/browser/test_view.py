@@ -26,6 +26,21 @@ def test_opens_with_an_answer(visit):
     assert place["y"] < 250
 
 
+def test_the_costs_begin_with_those_of_the_answer(visit):
+    page = visit().page
+    said = page.locator(".sentence").text_content()
+    assert page.locator("#target-0").input_value() == re.search(r"reaches ([\d.]+)%", said)[1].removesuffix(".0")
+    told, unit = re.search(r"after ([\d.]+) ([kM]B)", said).groups()
+    least = page.locator("#prices-0 td.best:nth-child(3)").text_content().split()
+    assert (float(least[0]), least[1]) == (pytest.approx(float(told), rel=5e-3), unit)
+
+
+def test_commands_are_not_broken_between_hyphens(visit):
+    options = visit(width=390).page.locator(".commands i")
+    assert set(options.all_text_contents()) == {"--set"}
+    assert options.evaluate_all("all => Math.max(...all.map(one => one.getClientRects().length))") == 1
+
+
 def test_the_view_is_in_the_address_and_survives_a_reload(visit):
     found = visit()
     page = found.page
@@ -158,6 +173,13 @@ def test_on_paper_nothing_is_folded_cut_or_dark(visit):
     assert page.locator("#legend").is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.documentElement.className") == ""
+
+
+def test_tables_that_fit_a_sheet_are_printed_in_full_size(visit):
+    page = visit(width=1440).page
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("table.results").evaluate("table => table.style.zoom") == ""
 
 
 def test_a_page_of_many_long_runs_is_small_and_draws_little(visit, pages):

@@ -80,7 +80,7 @@ def test_seeds_and_ties(make_run):
     assert found.sentence.startswith("a reaches 89.0% after 600 kB, 2.0× fewer bytes than b")
     rows = collect_results(group_runs(load_runs(folders))).rows
     assert [(row.cells[1].best, row.cells[1].tie) for row in rows] == [(False, True), (True, False), (False, False)]
-    assert answer(*folders[:3]).sentence == "a reaches 90.0% in the mean over 3 seeds after 20 rounds and 600 kB."
+    assert answer(*folders[:3]).sentence == "a reaches 90.0% on average over 3 seeds after 20 rounds and 600 kB."
 
 
 def test_of_single_runs_only_equals_are_ties():

@@ -95,6 +95,24 @@ def test_the_same_runs_give_the_same_figure(records, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+def test_a_legend_of_many_families_stays_within_the_figure(make_run, tmp_path, monkeypatch):
+    values, downlinks = ("native", "uniform4", "sign", "log3"), ("increment", "lossy", "dense")
+    for i, kind in enumerate((value, downlink) for value in values for downlink in downlinks):
+        settings = {"downlink": kind[1], "more": f'[compressor]\nname = "topk"\nvalues = "{kind[0]}"\n'}
+        for s in range(3):
+            known = {"label": f"r{i}", "seed": s, "accuracy": 0.8 + i / 200 + s / 50, **settings}
+            make_run(f"r{i}-{s}", up=1000 * (i + 1), **known)
+    make_run("r-zhang", label="zhang", algorithm="zhang", up=50_000, accuracy=0.95)
+    seen = []
+    monkeypatch.setattr("fedcef.report.figures.frontier._labels", lambda ax, *_: seen.append(ax.figure))
+    draw_frontier(find_frontier(load_runs(sorted(tmp_path.glob("r*")))), tmp_path / "front.png")
+    (legend,) = seen[0].legends
+    assert len(legend.get_texts()) == 10
+    place = legend.get_window_extent()
+    assert place.x0 >= 0
+    assert place.x1 <= seen[0].bbox.width
+
+
 def test_one_point_is_enough_and_none_is_an_error(make_run, tmp_path):
     draw_frontier(find_frontier(load_runs([make_run("a")])), tmp_path / "one.png")
     with pytest.raises(RunError, match="There is no finished run with an accuracy"):

@@ -117,6 +117,22 @@ def test_what_differs_is_written_as_in_settings_files(make_run, tmp_path):
     assert '<th scope="row">compare</th>' not in text
 
 
+def test_options_that_a_part_of_another_name_lacks_are_no_difference(make_run, tmp_path):
+    topk, whole = '[compressor]\nname = "topk"\nblock = 256\n', '[compressor]\nname = "identity"\n'
+    folders = [
+        make_run("a", more=topk + "ratio = 0.1\n"),
+        make_run("b", label="b", more=topk + "ratio = 0.2\n"),
+        make_run("c", label="c", more=whole + "[privacy]\nnoise = 8.0\n"),
+    ]
+    write_page(load_runs(folders), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    table, _, options = text.partition('<table class="settings')[2].partition("</table>")
+    plain = table.replace("<wbr>", "")
+    assert all(f"{key}</th>" in plain for key in ("compressor.name", "compressor.ratio", "privacy.noise"))
+    assert "compressor.block</th>" not in plain
+    assert "only, equal where they occur: 1 setting</summary><pre>compressor.block = 256</pre>" in options
+
+
 def test_a_printed_page_keeps_columns_and_colours(make_run, tmp_path):
     write_page(load_runs([make_run("a")]), tmp_path / "page.html")
     printed = (tmp_path / "page.html").read_text(encoding="utf-8").partition("@media print")[2].partition("</style>")[0]

@@ -93,7 +93,8 @@ def list_() -> None:
             table.add_row(name, line)
         console.print(table)
         console.print()
-    tell("Your own class is named by its import path: --set algorithm.name=my_package.my_method:MyMethod")
+    tell("Your own class is named by its import path:")
+    tell("  --set algorithm.name=my_package.my_method:MyMethod")
 
 
 def _line(thing: object) -> str:

@@ -52,7 +52,7 @@ REFUSALS = {
 
 app = typer.Typer(
     cls=FrontDoor,
-    help="Composite federated learning over a narrow network.",
+    help="Composite federated learning over low-bandwidth networks.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -68,7 +68,7 @@ def front(
         bool, typer.Option("--version", is_eager=True, callback=version.show, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Composite federated learning over a narrow network."""
+    """Composite federated learning over low-bandwidth networks."""
 
 
 def main() -> None:

@@ -85,13 +85,18 @@ class _Contest:
         return {"accuracy": "accuracy", "gap": "gap to the optimum"}.get(self.metric, METRICS[self.metric][0].lower())
 
 
+def find_target(items: Sequence[Method]) -> float | None:
+    """What the answer takes for about the best result, in the metric's own unit; None where no method has a result."""
+    contest = _contest(items)
+    return contest.target if contest.items else None
+
+
 def find_answer(items: Sequence[Method]) -> Answer:
     """The answer about methods that were run on the same data."""
-    metric = lead_metric(items)
-    sound = [item for item in items if not item.diverged and math.isfinite(float(item.last(metric).mean()))]
+    contest = _contest(items)
+    sound = contest.items
     if not sound:
-        return Answer(_nothing(items, metric))
-    contest = _Contest(tuple(sound), metric)
+        return Answer(_nothing(items, contest.metric))
     if len(sound) == 1:
         return _alone(contest, items)
     prices = {item: price for item in sound if math.isfinite(price := contest.price(item))}
@@ -107,6 +112,12 @@ def find_answer(items: Sequence[Method]) -> Answer:
         _least(contest),
     ]
     return Answer(sentence, tuple(tile for tile in tiles if tile))
+
+
+def _contest(items: Sequence[Method]) -> _Contest:
+    metric = lead_metric(items)
+    sound = [item for item in items if not item.diverged and math.isfinite(float(item.last(metric).mean()))]
+    return _Contest(tuple(sound), metric)
 
 
 def _compare(contest: _Contest, prices: dict[Method, float], hero: Method) -> tuple[str, str]:
@@ -136,7 +147,7 @@ def _alone(contest: _Contest, items: Sequence[Method]) -> Answer:
     done = min(record.last_round for record in item.records)
     rounds = f"{done:,} round{'' if done == 1 else 's'}"
     cost = f"{rounds} and {format_bytes(total)}" if total > 0 else rounds
-    seeds = f" in the mean over {len(item.records)} seeds" if len(item.records) > 1 else ""
+    seeds = f" on average over {len(item.records)} seeds" if len(item.records) > 1 else ""
     sentence = f"{item.label} {_verb(contest, item)} {end}{seeds} after {cost}"
     left = len(items) - 1
     sentence += f"; {left} other method{' has' if left == 1 else 's have'} no result." if left else "."

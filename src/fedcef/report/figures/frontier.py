@@ -121,16 +121,25 @@ def _legend(ax: Any, found: Frontier) -> None:
     names.append("the front")
     if any(point.tie for point in found.front):
         handles.append(line([], [], marker="o", ms=5.6, ls="none", mfc="white", mec=SOFT, mew=1.2))
-        names.append("no better than a cheaper one, within the bars")
+        names.append("a tie with a cheaper one")
     if found.stars:
         handles.append(line([], [], **_star()))
         names.append("reference")
+    for columns in range(min(4, -(-len(names) // 3)), 0, -1):
+        box = _lines(ax.figure, handles, names, columns)
+        if columns == 1 or box.get_window_extent().width <= ax.figure.bbox.width:
+            break
+        box.remove()
+
+
+def _lines(fig: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> Any:
+    """The legend in so many columns; names are text, not formulas."""
     places = [str(i) for i in range(len(names))]
-    columns = min(4, -(-len(names) // 3))
-    box = ax.figure.legend(handles, places, loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
+    box = fig.legend(handles, places, loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
     for text, name in zip(box.get_texts(), names, strict=True):
         text.set_parse_math(False)
         text.set_text(name)
+    return box
 
 
 def _labels(ax: Any, found: Frontier, size: float) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
+from fedcef.report.data.answer import find_target
 from fedcef.report.data.groups import CLOCK, MEASURED, Curve, Group, Method, lead_metric, log_y, settings_as_text, span
 from fedcef.report.data.link_time import ClientLink
 from fedcef.report.data.looks import Look, legend_looks
@@ -76,27 +77,16 @@ def _panel(g: int, group: Group, metric: str) -> dict[str, Any]:
 
 
 def _target(group: Group) -> dict[str, Any]:
-    """The metric whose price is asked for, and what every method that did not diverge has reached of it."""
+    """The metric whose price is asked for, and at first that of the sentence that the page opens with."""
     metric = lead_metric(group.items)
-    sign = 1.0 if metric == "accuracy" else -1.0
-    curves = [c for item in group.items if not item.diverged and (c := item.curve(metric))]
-    best = [float(METRICS[metric][2] * sign * (sign * c.mean).max()) for c in curves]
-    common = sign * min((sign * value for value in best), default=0.0)
+    target = find_target(group.items) or 0.0
     return {
         "key": group.key(metric),
         "name": METRICS[metric][0],
         "unit": METRICS[metric][1],
-        "up": sign > 0,
-        "start": _rounded(common, up=sign < 0),
+        "up": metric == "accuracy",
+        "start": float(f"{METRICS[metric][2] * target:.6g}"),
     }
-
-
-def _rounded(value: float, up: bool) -> float:
-    """To three digits, to the side that is easier to reach."""
-    if value == 0 or not math.isfinite(value):
-        return 0.0
-    size = 10.0 ** (2 - math.floor(math.log10(abs(value))))
-    return (math.ceil if up else math.floor)(value * size) / size
 
 
 def _method(place: int, name: str, look: Look, groups: Sequence[Group], most: int) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 "use strict";
-// On paper nothing can be scrolled to or unfolded: panels are light and fit, folded parts are open, wide tables are smaller.
+// On paper nothing can be scrolled to or unfolded: panels are light and fit, folded parts are open, tables that are wider are smaller.
 (() => {
   const { changed } = report;
-  const WIDTH = 1030; // of A4 on its side, in pixels of a browser
+  const WIDTH = 1030; // of A4 on its side, in pixels of a browser; also in page.css
   const SMALLEST = 0.2;
   let undo = [];
 

@@ -36,7 +36,7 @@ class Parts:
 
     @property
     def other(self) -> float:
-        """What is neither values nor indices: heads, names and the checksum."""
+        """What is neither values nor indices: headers, names and the checksum."""
         return self.size - sum(part.values + part.indices for part in self.parts)
 
 

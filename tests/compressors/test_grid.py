@@ -154,6 +154,9 @@ def test_frames_that_are_no_grid_are_refused():
     data = bytearray(Grid(range=1.0, block=16).compress(some(1)[0], Key(keys(1).shared, keys(1).own[0])).encode())
     at = len(data) - 112 - 17  # the fields
     assert data[at] == 5  # blocks of 16
+    none = OnGrid(torch.zeros(0), torch.tensor(5), DIM, 0, 8, -3)  # no entries of a vector that has some
+    with pytest.raises(WireError, match="0 entries cannot be drawn from a vector of dimension 100"):
+        decode(encode({"x": none}, FrameKind.UP, 0))
     for place, value in ((at, 18), (at + 1, 25), (at + 1, 1), (at + 3, 120), (at + 5, 255)):
         bad = bytearray(data)
         bad[place] = value

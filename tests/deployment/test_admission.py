@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedcef.compressors.on_grid import OnGrid
 from fedcef.deployment import DeploymentSettings, RunId
+from fedcef.deployment.checks import Unusable, checked_message
 from fedcef.deployment.messages import Stamp, decode_reply
 from fedcef.wire import Dense, FrameKind, Sparse, encode
 
@@ -37,6 +39,9 @@ HOSTILE = {
     "float64": lambda frame, p: encode({"delta": Dense(torch.zeros(p, dtype=torch.float64))}, FrameKind.UP, 1),
     "a relay": lambda frame, p: of_kind(1, encode(relayed(p), FrameKind.DOWN, 1)),
     "a down-message": lambda frame, p: encode(relayed(p), FrameKind.DOWN, 1),
+    "no entries of a grid": lambda frame, p: encode(
+        {"delta": OnGrid(torch.zeros(0), torch.tensor(5), p, 0, 8, -3, unbiased=True)}, FrameKind.UP, 1
+    ),
     "huge numbers": lambda frame, p: encode({"delta": Dense(torch.full((p,), 1e38))}, FrameKind.UP, 1),
 }
 
@@ -61,6 +66,16 @@ def test_hostile_messages(tmp_path, name):
     assert loop.server.close_round(0.0)["reasons"] == {verdict.reason: 1}
     history = [EVERYONE, dict.fromkeys(range(1, 5), False)]
     assert equal(loop.server.state.replica, replayed(settings, history).replica)
+
+
+def test_a_form_whose_vector_cannot_be_computed_is_refused(monkeypatch):
+    """It may be of another package; whatever that raises, it does not end the server."""
+    frame = encode({"delta": Dense(torch.zeros(3))}, FrameKind.UP, 1)
+    monkeypatch.setattr(Dense, "dense", lambda self: 1 / 0)
+    with pytest.raises(Unusable) as refused:
+        checked_message(frame, 1, {"delta": 3}, torch.float32, {})
+    assert refused.value.reason == "invalid frame"
+    assert refused.value.detail == "delta cannot be decoded: ZeroDivisionError: division by zero"
 
 
 def test_replies_that_claim_what_is_not_so(tmp_path):

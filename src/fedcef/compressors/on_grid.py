@@ -115,7 +115,7 @@ class OnGrid(Payload):
             raise WireError(f"A grid of {bits} bits with steps of 2^{exponent} is not one that can be read.")
         if block:
             require_block(block)
-        if count > (padded_size(head.dim, block) if block else head.dim):
+        if not min(head.dim, 1) <= count <= (padded_size(head.dim, block) if block else head.dim):
             raise WireError(f"{count} entries cannot be drawn from a vector of dimension {head.dim}.")
         packed = reader.take(bytes_for(count * bits), "the numbers of a grid")
         whole = torch.from_numpy(unpack_fixed(packed, count, bits, "numbers of a grid").astype("int64"))

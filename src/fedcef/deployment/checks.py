@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 
 from fedcef.algorithms.algorithm import Message, State
-from fedcef.wire import Contexts, FrameKind, OtherPartsError, WireError, decode, head_of
+from fedcef.wire import Contexts, FrameKind, OtherPartsError, Payload, WireError, decode, head_of
 from fedcef.wire.payload import MODERATE
 
 ROOM = 1 << 20
@@ -56,9 +57,17 @@ def checked_message(
     except WireError as error:
         raise Unusable("invalid frame", str(error)) from None
     for name, payload in up.message.items():
-        vector = payload.dense()
+        vector = _vector_of(name, payload)
         if vector.dtype not in (torch.float32, dtype):
             raise Unusable("other vectors", f"{name} is {vector.dtype}; this run's vectors are {dtype}.")
         if payload.largest() >= MODERATE or not float(vector.abs().max()) < MODERATE:
             raise Unusable("too large", f"{name} has numbers of {MODERATE:g} and more.")
     return {name: up.message[name] for name in parts}
+
+
+def _vector_of(name: str, payload: Payload) -> Tensor:
+    """A payload's vector.  Its form may be of another package, and no client's bytes may end the server."""
+    try:
+        return payload.dense()
+    except Exception as error:
+        raise Unusable("invalid frame", f"{name} cannot be decoded: {type(error).__name__}: {error}") from None

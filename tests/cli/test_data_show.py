@@ -112,7 +112,10 @@ def test_a_problem_of_ones_own(show, tmp_path):
     ("arguments", "sentence"),
     [
         (["nowhere"], "There is no experiment 'nowhere'"),
-        (["digits", "--set", "num_clients=2000"], "2000 clients cannot share 1437 samples; take fewer clients."),
+        (
+            ["digits", "--set", "num_clients=2000"],
+            "2000 clients cannot share 1437 samples; take fewer clients, or partition drawn",
+        ),
         (["digits", "--set", "data.sigma=2"], "data.sigma is not for the partition dirichlet; leave it out."),
         (["digits", "--set", "data.partition=by_column"], "data.column is ''; it must be a file such as ids.npz:key"),
         (["digits", "--out", "deal.txt"], "A figure is a .png, .pdf or .svg file, not 'deal.txt'."),

@@ -375,6 +375,9 @@ def slow_shards(targets, num_clients, seed, classes_per_client):
 def test_a_hopeless_dirichlet_deal_is_given_up_early():
     with pytest.raises(ConfigError, match=r"in 1 draw of Dirichlet\(0.1\) .* fewer than 10 samples, in the last one 1"):
         partition("dirichlet", torch.arange(20_000) % 10, 2000, seed=0, alpha=0.1)
+    scales = r"in [2-9] draws .* fewer than 1 sample, .* or partition lognormal with labels = 'dirichlet'"
+    with pytest.raises(ConfigError, match=scales):
+        partition("dirichlet", torch.arange(800_000) % 10, 80_000, seed=0, alpha=0.5, min_size=1)
 
 
 def test_a_run_writes_the_options_of_its_own_partition():

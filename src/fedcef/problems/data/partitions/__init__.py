@@ -49,7 +49,10 @@ def deal(name: str, targets: Tensor, num_clients: int, seed: int, **options: Any
     """
     check_whole("num_clients", num_clients)
     if num_clients > len(targets):
-        raise ConfigError(f"{num_clients} clients cannot share {len(targets)} samples; take fewer clients.")
+        raise ConfigError(
+            f"{num_clients} clients cannot share {len(targets)} samples; take fewer clients, or partition drawn, in "
+            "which clients have samples in common."
+        )
     if is_path(name):
         found = call("data.partition", name, targets, num_clients, seed, **options)
         dealt = _checked(name, found, num_clients, len(targets))

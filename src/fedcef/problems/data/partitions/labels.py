@@ -21,7 +21,7 @@ from fedcef.problems.data.partitions.deal import (
 )
 
 _MOST_DRAWS = 1000
-_FIRST_DRAWS, _TOO_MANY, _FAR_TOO_MANY = 20, 20, 1000
+_FIRST_DRAWS, _TOO_MANY = 20, 20
 
 
 def iid(targets: Tensor, num_clients: int, seed: int) -> Deal:
@@ -61,12 +61,12 @@ def _dirichlet_ends(
             return ends
         all_small += small
         # About Poisson: where n clients are too small on average, one draw in e^n has none.
-        if small > _FAR_TOO_MANY or (number == _FIRST_DRAWS and all_small > _TOO_MANY * number):
+        if number <= _FIRST_DRAWS and all_small > _TOO_MANY * _FIRST_DRAWS:
             break
     raise ConfigError(
         f"in {number} draw{'s' * (number > 1)} of Dirichlet({alpha}) some client always had fewer than {min_size} "
-        f"samples, in the last one {small} of {num_clients} clients; take a larger alpha, fewer clients or a smaller "
-        "min_size."
+        f"sample{'s' * (min_size > 1)}, in the last one {small} of {num_clients} clients; take a larger alpha, fewer clients or a smaller "
+        "min_size, or partition lognormal with labels = 'dirichlet', which gives any number of clients their sizes."
     )
 
 

@@ -160,6 +160,14 @@ def test_a_million_clients_cost_nothing_until_they_are_asked():
         (fedcef(), {"trace": "x.csv", "availability": 0.5}, {}, "which cannot be read"),
         (fedcef(), {"buffer": 5}, {}, "In rounds network.buffer has no effect; leave it out, or take"),
         (fedcef(), {"discount": 0.0}, {}, "In rounds network.discount has no effect"),
+        (fedcef(), {"availability_s": 60}, {}, "always there, so that network.availability_s has no effect; leave it"),
+        (fedcef(), {"unavailable": "silent", "deadline": 1}, {}, "so that network.unavailable has no effect"),
+        (
+            fedcef(),
+            {"at_least": 2},
+            {"clients_per_round": 3},
+            "how many replies a deadline waits for, and there is none",
+        ),
         (fedcef(), {"deadline": 1, "at_least": 4}, {"clients_per_round": 3}, "at_least is 4; it must be at most the 3"),
     ],
 )

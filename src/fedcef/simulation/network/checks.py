@@ -28,8 +28,12 @@ def check_network(network: Network, engine: Engine, population: Population) -> N
             "A round would wait for ever for clients that are away; give network.deadline, or take "
             "network.unavailable = 'not_drawn'."
         )
-    if network.trace and network.availability < 1:
-        raise ConfigError("A trace says itself when clients are there; leave network.availability out.")
+    if network.trace and (idle := changed(network, "availability", "availability_s")):
+        raise ConfigError(f"A trace says itself when clients are there; leave {idle} out.")
+    if population.always_there and (idle := changed(network, "availability_s", "unavailable")):
+        raise ConfigError(
+            f"All clients are always there, so that {idle} has no effect; leave it out, or give network.availability."
+        )
     if network.trace and (idle := changed(network, *IN_A_TRACE)):
         raise ConfigError(f"A trace says itself how fast clients are; leave {idle} out.")
     if network.mode == "async":
@@ -45,6 +49,11 @@ def _check_rounds(network: Network, engine: Engine, population: Population) -> N
     if network.at_least > rounds.cohort_size:
         raise ConfigError(
             f"network.at_least is {network.at_least}; it must be at most the {rounds.cohort_size} clients of a round."
+        )
+    if network.at_least > 1 and not network.deadline:
+        raise ConfigError(
+            "network.at_least is how many replies a deadline waits for, and there is none; leave it out, or give "
+            "network.deadline."
         )
     name = type(algorithm).__name__
     keeps_sums = algorithm.adds_up != () and algorithm.client_init(torch.zeros(1))

@@ -65,8 +65,9 @@ def _dirichlet_ends(
             break
     raise ConfigError(
         f"in {number} draw{'s' * (number > 1)} of Dirichlet({alpha}) some client always had fewer than {min_size} "
-        f"sample{'s' * (min_size > 1)}, in the last one {small} of {num_clients} clients; take a larger alpha, fewer clients or a smaller "
-        "min_size, or partition lognormal with labels = 'dirichlet', which gives any number of clients their sizes."
+        f"sample{'s' * (min_size > 1)}, in the last one {small} of {num_clients} clients; take a larger alpha, fewer "
+        "clients or a smaller min_size, or partition lognormal with labels = 'dirichlet', which gives any number of "
+        "clients their sizes."
     )
 
 

@@ -78,13 +78,18 @@ def test_files_that_cannot_be_read(tmp_path):
     file = f"The data of client 0 cannot be read: in {tmp_path / '0.npz'}, "
     with refused(file + "there is no column inputs; there are x, y."):
         clients.from_folder(tmp_path).samples(0)
-    with refused("The targets of client 0 are words or other objects, such as 'cat'; name the classes in their order"):
+    with refused(
+        f"In {tmp_path / '0.npz'}, the targets of client 0 are words or other objects, such as 'cat'; name the classes"
+    ):
         clients.from_folder(tmp_path, inputs="x", targets="y").samples(0)
     saved(tmp_path, 1, inputs=np.zeros((2, 4)), targets=np.array(["cat", 7], dtype=object))
     with refused(file + "targets is an array of Python objects, which is not read, since that could run code; save it"):
         clients.from_folder(tmp_path).samples(0)
+    saved(tmp_path, 1, inputs=np.zeros((2, 4)), targets=np.zeros(3))
+    with refused(f"In {tmp_path / '0.npz'}, the data of client 0 has 2 inputs but 3 targets."):
+        clients.from_folder(tmp_path).samples(0)
     (tmp_path / "0.npz").write_bytes(b"broken")
-    with refused(file):
+    with refused(file + "there is no .npz archive; the file is damaged or of another kind."):
         clients.from_folder(tmp_path).samples(0)
     (tmp_path / "0.csv").write_text("1, 2")
     with refused(

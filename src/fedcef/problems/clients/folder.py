@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -67,7 +68,7 @@ def from_folder(
         except Exception as error:
             raise DataError(f"in {path}, {str(error) or type(error).__name__}") from error
 
-    return LoadedData(read, files.count, cache=cache)
+    return LoadedData(read, files.count, cache=cache, place=files.path)
 
 
 class _Numbered:
@@ -114,6 +115,8 @@ def _in_words_and_numbers(name: bytes) -> tuple[list[bytes | int], bytes]:
 
 
 def _read_npz(path: Path, names: list[str]) -> Mapping[str, Any]:
+    if not zipfile.is_zipfile(path) and path.is_file():
+        raise DataError("there is no .npz archive; the file is damaged or of another kind.")
     with np.load(path, allow_pickle=False) as arrays:
         return {name: _array_of(arrays, name) if name in names else None for name in arrays.files}
 

@@ -37,6 +37,7 @@ class LoadedData(ClientData):
         form: Form | None = None,
         convert: Convert | None = None,
         reading: Reading = Reading(),
+        place: Callable[[int], object] | None = None,
     ) -> None:
         """A source of `num_clients` clients.
 
@@ -49,6 +50,7 @@ class LoadedData(ClientData):
             form: What samples look like; by default the first client that is read says so.
             convert: What makes them what they look like.
             reading: How what `read` returns is read.
+            place: place(client) says where that lies, for sentences on what is wrong with it.
         """
         try:
             limit = as_bytes(cache)
@@ -57,6 +59,7 @@ class LoadedData(ClientData):
         self._read, self._known, self._limit = read, sizes, limit
         self._num_clients: int = check("num_clients", Count, num_clients)
         self._look, self._form, self._convert, self._reading = look, form, convert, reading
+        self._place = place
         self.classes = reading.labels.classes if reading.labels else ()
         self._cache = Cache(self._checked_client, limit)
         self._tables: tuple[list[int], Samples] | None = None
@@ -120,7 +123,7 @@ class LoadedData(ClientData):
 
     def _with(self, **changes: Any) -> LoadedData:
         options = {"look": self._look, "convert": self._convert, "reading": self._reading, **changes}
-        return LoadedData(self._read, self._num_clients, self._known, self._limit, **options)
+        return LoadedData(self._read, self._num_clients, self._known, self._limit, place=self._place, **options)
 
     def checked(self, look: Look) -> ClientData:
         """The same source, with another look at every client that is read; the first one is looked at now."""
@@ -138,6 +141,16 @@ class LoadedData(ClientData):
         except Exception as error:
             said = str(error) or type(error).__name__
             raise ProblemError(f"The data of client {client} cannot be read: {said}") from error
+        try:
+            return self._fitting(client, data)
+        except ProblemError as error:
+            if self._place is None:
+                raise
+            said = str(error)
+            raise ProblemError(f"In {self._place(client)}, {said[:1].lower()}{said[1:]}") from None
+
+    def _fitting(self, client: int, data: Any) -> Samples:
+        """What was read as samples, if they are what is said of them."""
         samples = self._reading.samples(data, f"client {client}")
         if self._convert is not None:
             samples = self._convert(samples, f"client {client}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,13 @@ def compared(paths: dict[str, list[Point]]) -> dict[str, dict[str, float]]:
     return found
 
 
+def earlier(setting: dict[str, Any], folder: Path | None) -> dict[str, Any]:
+    """The seeds that were measured before with this setting, if the folder has any."""
+    file = folder / "lora.json" if folder else None
+    record = json.loads(file.read_text()) if file and file.exists() else {}
+    return record["seeds"] if setting.items() <= record.items() else {}
+
+
 def in_words(row: dict[str, float]) -> str:
     """What was reached at the end, and what had been sent at the level that both reach."""
     up, down, usual = (row[name] / 1e6 for name in ("up", "down", "fedavg"))
@@ -220,11 +228,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--cache", type=Path, help="a folder for trained models, so that they are trained once")
     parser.add_argument("--small", action="store_true", help="a few seconds, to see that it works")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="a folder for the record; seeds that it has already stay in it")
     arguments = parser.parse_args()
     size = Size(context=16, layers=1, width=32, pretraining=2, tokens=5000) if arguments.small else Size()
     rounds = 5 if arguments.small else arguments.rounds
-    result: dict[str, Any] = {"machine": machine(), "rank": arguments.rank, "seeds": {}}
+    setting = {"rank": arguments.rank, "rounds": rounds}
+    result: dict[str, Any] = {"machine": machine(), **setting, "seeds": earlier(setting, arguments.out)}
     for seed in arguments.seeds:
         problem = problem_of(size, arguments.rank, seed, arguments.cache)
         paths: dict[str, list[Point]] = {}
@@ -232,7 +241,7 @@ def main() -> None:
             paths[name] = trained(problem, method, n, 4, seed)[1]
             print(f"  seed {seed}, {name:22} {in_words(compared(paths)[name])}", flush=True)
         result["parameters"] = problem.dim
-        result["seeds"][seed] = {"compared": compared(paths), "paths": paths}
+        result["seeds"][str(seed)] = {"compared": compared(paths), "paths": paths}
         if arguments.out:
             write("lora", result, arguments.out)  # after every seed: it may be stopped
     print(table(result))

@@ -4,8 +4,9 @@
     python tools/install_sizes.py --here        only megabytes on disk, in an environment that has the extras already
 
 Every extra is installed into a copy of an environment that holds the core alone, with the versions of constraints.txt.
-Seconds depend on the network, so the packages are fetched first; what is left is resolving, unpacking and compiling, in
-seconds of processor time, which other work on the machine hardly changes.  Megabytes downloaded are those of wheels.
+The packages are fetched first, which takes as long as the network and pip's cache let it; what is left is resolving,
+unpacking and compiling.  Megabytes downloaded are those of wheels.  Seconds of processor time are those of installing:
+other work on the machine hardly changes them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -42,25 +44,28 @@ def main() -> None:
     if options.wheel is None:
         parser.error("give a wheel, or --here")
     print(f"Python {sys.version.split()[0]}, {sys.platform}\n")
-    print("| installed | MB on disk | MB downloaded | processor, s |\n|---|---|---|---|", flush=True)
+    print("| installed | MB on disk | MB downloaded | fetched, s | installed, s | processor, s |", flush=True)
+    print("|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         work, wheel = Path(folder), options.wheel.resolve()
         subprocess.run([sys.executable, "-m", "venv", work / "core"], check=True)
         empty = size(work / "core")
-        core_wheels = fetch(str(wheel), work)
-        seconds = install(str(wheel), work / "core", work)
+        core_wheels, fetching = fetch(str(wheel), work)
+        seconds, used = install(str(wheel), work / "core", work)
         core = size(work / "core")
-        print(f"| core | {core - empty:.0f} | {core_wheels:.0f} | {seconds:.0f} |", flush=True)
+        times = f"{fetching:.0f} | {seconds:.0f} | {used:.0f}"
+        print(f"| core | {core - empty:.0f} | {core_wheels:.0f} | {times} |", flush=True)
         for extra in extras:
             try:
-                wheels = fetch(f"{wheel}[{extra}]", work)
+                wheels, fetching = fetch(f"{wheel}[{extra}]", work)
             except subprocess.CalledProcessError:
-                print(f"| `[{extra}]` | cannot be installed here | | |", flush=True)
+                print(f"| `[{extra}]` | cannot be installed here | | | | |", flush=True)
                 continue
             shutil.copytree(work / "core", work / "more", symlinks=True)
-            seconds = install(f"{wheel}[{extra}]", work / "more", work)
+            seconds, used = install(f"{wheel}[{extra}]", work / "more", work)
             on_disk, fetched = size(work / "more") - core, wheels - core_wheels
-            print(f"| `[{extra}]` | +{on_disk:.0f} | +{fetched:.0f} | +{seconds:.0f} |", flush=True)
+            times = f"{fetching:.0f} | +{seconds:.0f} | +{used:.0f}"
+            print(f"| `[{extra}]` | +{on_disk:.0f} | +{fetched:.0f} | {times} |", flush=True)
             shutil.rmtree(work / "more")
 
 
@@ -107,21 +112,22 @@ def megabytes(names: set[str]) -> float:
     return sum(place.stat().st_size for place in places if place.is_file()) / 1e6
 
 
-def fetch(what: str, work: Path) -> float:
-    """Download what something needs, as wheels, and how many megabytes they have."""
+def fetch(what: str, work: Path) -> tuple[float, float]:
+    """Download what something needs, as wheels: how many megabytes they have, and the seconds it took."""
     shutil.rmtree(work / "wheels", ignore_errors=True)
+    start = time.perf_counter()
     run(sys.executable, "wheel", "-w", work / "wheels", "-c", ROOT / "constraints.txt", what)
-    return size(work / "wheels")
+    return size(work / "wheels"), time.perf_counter() - start
 
 
-def install(what: str, environment: Path, work: Path) -> float:
-    """Install from what was fetched; the seconds of processor time it took."""
-    start = _processor_s()
+def install(what: str, environment: Path, work: Path) -> tuple[float, float]:
+    """Install from what was fetched; the seconds it took, and those of processor time."""
+    start, used = time.perf_counter(), _processor_s()
     run(
         environment / "bin/python", "install", "--no-index", "--find-links", work / "wheels",
         "-c", ROOT / "constraints.txt", what,
     )  # fmt: skip
-    return _processor_s() - start
+    return time.perf_counter() - start, _processor_s() - used
 
 
 def _processor_s() -> float:

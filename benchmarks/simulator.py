@@ -47,8 +47,10 @@ def main() -> None:
     algorithm = FedCEF(local_lr=LR, local_steps=STEPS, compressor=TopK(ratio=RATIO), regularizer=task.regularizer)
     network = plain_cnn(1, ((32,), (64,)), 3136, 128)
     plain = PlainLoop(task, network, local_lr=LR, local_steps=STEPS, batch=BATCH, ratio=RATIO)
-    loop, stacked = (Simulation(task, algorithm, batch_size=BATCH, oracle=kind) for kind in ("loop", "stacked"))
-    variants = {"plain loop": plain.round, "fedcef, loop": loop.step, "fedcef, stacked": stacked.step}
+    variants = {"plain loop": plain.round} | {
+        f"fedcef, {kind}": Simulation(task, algorithm, batch_size=BATCH, oracle=kind).step
+        for kind in ("loop", "layered", "stacked")
+    }
     for play in variants.values():
         play()  # warm-up
     about = f"FedCEF, MNIST network, {CLIENTS} clients x {STEPS} steps x batch {BATCH}"

@@ -1,7 +1,7 @@
 """What oneDNN does faster than torch's own kernels: pooling in its own order of memory, and products.
 
-Torch pools with an index of eight bytes for each entry, where oneDNN keeps one byte, and multiplies float32 by MKL, which
-uses half of the vector units of other makers' processors.  Images in oneDNN's order stay in it from one convolution to
+Torch pools with an index of eight bytes for each entry, where oneDNN keeps one byte, and multiplies float32 by MKL,
+which on AMD's processors reaches half of oneDNN's rate.  Images in oneDNN's order stay in it from one convolution to
 the next.
 """
 

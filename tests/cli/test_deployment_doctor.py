@@ -80,6 +80,34 @@ def test_a_certificate_of_another_authority(fedcef, secrets):
     assert "not signed by ca.crt" in result.out.replace("\n", " ")
 
 
+def test_halves_that_do_not_belong_together(fedcef, secrets):
+    folder = secrets()
+    public = (folder / "node-0.pub").read_bytes()
+    certificate = (folder / "server.crt").read_bytes()
+    for name in ("node-0.key", "node-0.pub", "server.key", "server.crt"):
+        (folder / name).unlink()
+    secrets()
+    (folder / "node-0.pub").write_bytes(public)
+    (folder / "server.crt").write_bytes(certificate)
+    (folder / "other.key").write_text("no key")
+    code, findings = found(fedcef, "--secrets", folder)
+    assert code == 1
+    assert findings["Secrets", "node-0.pub"]["found"] == "not of node-0.key"
+    assert findings["Secrets", "server.crt"]["found"] == "not of server.key"
+    assert "no key" in fedcef("doctor", "deployment", "--secrets", folder).out
+
+
+def test_what_is_missing(fedcef, secrets, tmp_path):
+    folder = secrets()
+    for name in ("ca.crt", "server.crt"):
+        (folder / name).unlink()
+    code, findings = found(fedcef, "--secrets", folder)
+    assert code == 1
+    assert {findings["Secrets", name]["found"] for name in ("ca.crt", "server.crt")} == {"it is missing"}
+    code, findings = found(fedcef, "--secrets", tmp_path / "nowhere")
+    assert (code, findings["Secrets", str(tmp_path / "nowhere")]["remedy"]) == (1, "give the one with the keys")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="rights as POSIX has them")
 def test_what_others_can_read(fedcef, secrets, tmp_path):
     folder = secrets()

@@ -7,17 +7,17 @@ import shutil
 import ssl
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from fedcef.cli.diagnosis import LITTLE_DISK, Finding, Status, collected
 from fedcef.core.amounts import format_bytes
-from fedcef.core.errors import ConfigError
 from fedcef.core.extras import install, needed
 from fedcef.core.origin import fingerprint, installed_from
 
@@ -78,7 +78,8 @@ def environment() -> Iterator[Finding]:
 def secrets(folder: Path) -> Iterator[Finding]:
     """Certificates that end soon, do not fit, and keys that others can read."""
     if not folder.is_dir():
-        raise ConfigError(f"There is no folder {folder}; give the one with certificates and keys.")
+        yield Finding("Secrets", str(folder), "broken", "there is no such folder", "give the one with the keys")
+        return
     x509 = needed("cryptography.x509", "certificates", "flower")
     found = {}
     for path in sorted(folder.glob("*.crt")):
@@ -101,6 +102,7 @@ def secrets(folder: Path) -> Iterator[Finding]:
             yield Finding(
                 "Secrets", "server.crt", "broken", f"not signed by ca.crt: {error}", "put back the right pair"
             )
+    yield from pairs(folder, found)
     for path in sorted(folder.glob("*.key")):
         mode = stat.S_IMODE(path.stat().st_mode)
         private = os.name == "nt" or not mode & 0o077
@@ -110,6 +112,40 @@ def secrets(folder: Path) -> Iterator[Finding]:
         yield Finding(
             "Secrets", "ca.key", "missing", "it is on this machine", "keep it off line: it signs certificates"
         )
+
+
+def pairs(folder: Path, certificates: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is missing, and halves that do not belong together."""
+    if not (folder / "ca.crt").exists():
+        yield Finding("Secrets", "ca.crt", "broken", "it is missing", "get it from whoever made the certificates")
+    if (folder / "server.key").exists() and not (folder / "server.crt").exists():
+        yield Finding("Secrets", "server.crt", "broken", "it is missing", "make another (credentials.py)")
+    for path in sorted(folder.glob("*.key")):
+        try:
+            own = _public(path)
+            halves = {half.name: _public(half) for half in [path.with_suffix(".pub")] if half.exists()}
+        except (OSError, ValueError, TypeError) as error:
+            yield Finding("Secrets", path.name, "broken", f"no key: {error}", "put back the right file")
+            continue
+        if certificate := certificates.get(f"{path.stem}.crt"):
+            halves[f"{path.stem}.crt"] = _in_pem(certificate.public_key())
+        for name in (name for name, half in halves.items() if half != own):
+            yield Finding("Secrets", name, "broken", f"not of {path.name}", "put back the right pair")
+
+
+def _public(path: Path) -> bytes:
+    """The public key of a file that holds one, or a private one."""
+    keys = needed("cryptography.hazmat.primitives.serialization", "keys", "flower")
+    data = path.read_bytes()
+    if path.suffix == ".pub":
+        return _in_pem(keys.load_ssh_public_key(data))
+    load = keys.load_ssh_private_key if b"OPENSSH" in data[:40] else keys.load_pem_private_key
+    return _in_pem(load(data, None).public_key())
+
+
+def _in_pem(key: Any) -> bytes:
+    keys = needed("cryptography.hazmat.primitives.serialization", "keys", "flower")
+    return bytes(key.public_bytes(keys.Encoding.PEM, keys.PublicFormat.SubjectPublicKeyInfo))
 
 
 def clock(places: Places) -> Iterator[Finding]:

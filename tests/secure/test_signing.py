@@ -97,7 +97,8 @@ def test_files_that_hold_no_keys(tmp_path):
     with pytest.raises(ConfigError, match=r"peers.pub has a key that is none of P-384 in OpenSSH's format"):
         Signing.read(peers, peers)
     other = ed25519.Ed25519PrivateKey.generate().public_key()
-    for wrong in (b"nothing\n", other.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)):
+    right = peers.read_bytes()
+    for wrong in (b"nothing\n", other.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH), b"\n" + right):
         peers.write_bytes(wrong)
         with pytest.raises(ConfigError, match="none of P-384"):
             Signing.read(key, peers)

@@ -108,8 +108,9 @@ class ClientSession:
         keys, threshold = {who: entry[: 2 * KEY] for who, entry in request.entries.items()}, request.threshold
         if keys.get(self.client) != self.public:
             raise SecureError(f"The keys of client {self.client} came back changed.")
-        for who in sorted(keys.keys() - {self.client}) if signing else ():
-            signing.check(who, self._signed(who, keys[who]), request.entries[who][2 * KEY :])
+        if signing:
+            for who in sorted(keys.keys() - {self.client}):
+                signing.check(who, self._signed(who, keys[who]), request.entries[who][2 * KEY :])
         sizes = {len(entry) for entry in request.entries.values()}
         if not sizes <= {2 * KEY, 2 * KEY + SIGNATURE} or len(set(keys.values())) < len(keys):
             raise SecureError("Two clients of a neighbourhood have the same keys, or one has none.")

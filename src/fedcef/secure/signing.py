@@ -30,8 +30,7 @@ class Signing:
     def read(cls, key: Path, peers: Path) -> Signing:
         """The files: a private key of OpenSSH's format, and one with a line for each client's public key, from 0 on."""
         load = library("cryptography.hazmat.primitives.serialization")
-        lines = [line for line in _content(peers).splitlines() if line.strip()]
-        public = tuple(_key(peers, load.load_ssh_public_key, line) for line in lines)
+        public = tuple(_key(peers, load.load_ssh_public_key, line) for line in _content(peers).splitlines())
         return cls(_key(key, load.load_ssh_private_key, _content(key), None), public)
 
     def sign(self, text: bytes) -> bytes:

@@ -21,6 +21,7 @@ class Node:
     silent: bool = False  # takes messages and never answers
     slow_s: float = 0.0
     fails: int = 0  # how often it still raises
+    says: str = "The client raised."
     seen: list = field(default_factory=list)
     since: str = ""  # when it was let in
 
@@ -89,7 +90,7 @@ class InProcessGrid:
         )
         if node.fails and message.metadata.message_type == "train":
             node.fails -= 1
-            return Message(Error(2, "The client raised."), reply_to=message)
+            return Message(Error(2, node.says), reply_to=message)
         try:
             return self.client_app(message, context)
         except Exception as error:

@@ -184,6 +184,16 @@ def test_a_client_without_its_data_is_asked_less_and_less_often(tmp_path):
     assert any("Client 3 failed in round 0" in sentence for sentence in deployed.told)
 
 
+def test_what_a_client_says_is_one_line_that_no_terminal_obeys(tmp_path):
+    deployed = Deployed(small_settings("fedcef", rounds=1), tmp_path)
+    deployed.grid.nodes[3].fails, deployed.grid.nodes[3].says = 1, "\x1b[2J\nFinished: all is well\r" + "!" * 10_000
+    deployed.run()
+    (told,) = [sentence for sentence in deployed.told if "failed" in sentence]
+    assert told.startswith("Client 3 failed in round 0:  [2J Finished: all is well !!")
+    assert told.isprintable()
+    assert len(told) < 400
+
+
 def test_a_client_that_fails_is_asked_again(tmp_path):
     settings = small_settings("fedcef", rounds=3)
     deployed = Deployed(settings, tmp_path)

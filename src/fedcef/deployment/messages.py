@@ -166,8 +166,7 @@ def decode_reply(data: bytes, limit: int) -> Reply:
     if kind == NEED and not body:
         return Need(*who, None if last is None else last.round)
     if kind == REFUSAL and len(body) <= REASON_BYTES:
-        text = bytes(body).decode("utf-8", "replace")
-        return Refusal(*who, "".join(c if c.isprintable() else " " for c in text))
+        return Refusal(*who, on_one_line(bytes(body).decode("utf-8", "replace")))
     raise MessageError(f"A message of kind {kind} with {len(body)} bytes came up; it is no reply.")
 
 
@@ -177,6 +176,11 @@ def decode_result(data: bytes) -> Result:
     if not isinstance(reply, Result):
         raise MessageError("An accepted reply is no result.")
     return reply
+
+
+def on_one_line(text: str) -> str:
+    """What a client says, of bounded length and without anything that a terminal obeys."""
+    return "".join(c if c.isprintable() else " " for c in text[:REASON_BYTES])
 
 
 def _encode(kind: int, header: Header, stamp: Stamp | None, replica: bytes, body: bytes) -> bytes:

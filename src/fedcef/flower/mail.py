@@ -8,6 +8,8 @@ from typing import Protocol
 
 from flwr.app import Message, RecordDict
 
+from fedcef.deployment.messages import on_one_line
+
 
 class NodeInfo(Protocol):
     """What is used of what Flower knows of a node."""
@@ -79,7 +81,8 @@ class Mail:
             if sent is None:
                 continue
             if message.has_error():
-                back.append(Returned(sent, None, f"{message.error.reason} (Flower's code {message.error.code})"))
+                why = on_one_line(str(message.error.reason))
+                back.append(Returned(sent, None, f"{why} (Flower's code {message.error.code})"))
             elif message.metadata.src_node_id != sent.node:
                 back.append(Returned(sent, None, f"Another node replied, {message.metadata.src_node_id}."))
             else:

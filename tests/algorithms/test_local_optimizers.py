@@ -5,13 +5,13 @@ from dataclasses import fields
 import pytest
 import torch
 
-from fedcef.algorithms import EF21, DataParallel, FedAvg, FedBuff, FedCEF, FedMiD, Qsparse, SparseLoCo
+from fedcef.algorithms import EF21, SCAFFOLD, DataParallel, FedAvg, FedBuff, FedCEF, FedDA, FedMiD, Qsparse, SparseLoCo
 from fedcef.algorithms.diloco import DiLoCo
 from fedcef.compressors import TopK
 from fedcef.core.errors import ConfigError
 from fedcef.core.round import Rounds
 from fedcef.core.training import Training
-from fedcef.optimizers import SGD, AdamW, LocalMomentum, Muon
+from fedcef.optimizers import SGD, Adam, AdamW, LocalMomentum, Momentum, Muon
 from fedcef.regularizers import L1, L2Norm, Zero
 
 from .setting import Quadratics, deploy, settle, simulate
@@ -118,6 +118,22 @@ def test_sparseloco_that_forgets_nothing_is_qsparse():
     torch.testing.assert_close(torch.stack(ours.points), torch.stack(theirs.points), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("update", [Momentum(nesterov=True), Adam()], ids=["nesterov", "adam"])
+def test_sparseloco_takes_server_updates(update):
+    """As DiLoCo with compressed changes does: the server takes the step and sends z."""
+    options = {"local_lr": 0.02, "local_steps": 3, "server_lr": 0.1, "server_update": update}
+    kept = {"compressor": TopK(ratio=0.2), "local_update": AdamW(**ADAMW, memory="client")}
+    ours = simulate(SparseLoCo(**options, **kept, error_decay=1.0), PROBLEM, 10)
+    theirs = simulate(Qsparse(**options, **kept, composite="subgradient"), PROBLEM, 10)
+    torch.testing.assert_close(torch.stack(ours.points), torch.stack(theirs.points), rtol=0, atol=1e-12)
+    diloco = DiLoCo(local_lr=0.02, local_steps=3, server_lr=0.1, local_update=AdamW(**ADAMW, memory="client"))
+    whole = {"compressor": TopK(ratio=1.0), "local_update": diloco.local_update}
+    if isinstance(update, Momentum):
+        ours = simulate(SparseLoCo(**options, **whole), PROBLEM, 10)
+        expected = torch.stack(simulate(diloco, PROBLEM, 10).points)
+        torch.testing.assert_close(torch.stack(ours.points), expected, rtol=0, atol=1e-12)
+
+
 # Where FedCEF ends
 
 EXACT = {
@@ -204,7 +220,7 @@ def test_momentum_in_fedavg_keeps_the_weight_of_h():
 # What is kept
 
 
-@pytest.mark.parametrize("kind", [FedAvg, Qsparse, DiLoCo, SparseLoCo, FedCEF])
+@pytest.mark.parametrize("kind", [FedAvg, FedDA, FedMiD, SCAFFOLD, Qsparse, DiLoCo, SparseLoCo, FedCEF])
 def test_kept_memory_is_part_of_a_clients_state(kind):
     compressor = {"compressor": TopK(ratio=0.3)} if kind.compresses else {}
     method = kind(local_lr=0.01, local_steps=3, local_update=AdamW(memory="client"), **compressor)
@@ -213,7 +229,8 @@ def test_kept_memory_is_part_of_a_clients_state(kind):
     assert {"local_m", "local_v", "local_n"} <= set(stacked.clients)
     for part, table in stacked.clients.items():
         torch.testing.assert_close(torch.stack([client[part] for client in clients]), table, rtol=0, atol=1e-10)
-    torch.testing.assert_close(server["z"], stacked.replica["z"], rtol=0, atol=1e-10)
+    for part, vector in stacked.replica.items():
+        torch.testing.assert_close(server[part], vector, rtol=0, atol=1e-10)
     assert stacked.clients["local_n"].tolist() == [[12.0]] * 6
     some = simulate(method, PROBLEM, 4, size=3)
     assert sum(some.clients["local_n"].flatten().tolist()) == 3 * 12  # who is away does not count on
@@ -247,6 +264,13 @@ def test_a_round_knows_its_first_step():
         (lambda: FedBuff(local_update=AdamW(memory="client")), "Clients of FedBuff cannot keep an update's memory"),
         (lambda: EF21(local_update=AdamW()), "EF21 has no local gradient steps"),
         (lambda: FedAvg(local_update=AdamW(), regularizer=L1()), "Proximal steps of FedAvg have one length for all"),
+        (
+            lambda: FedAvg(local_update=LocalMomentum(lr_factors={"a": 2.0}), regularizer=L1()),
+            "that option, or an update that scales all entries alike.$",
+        ),
+        (lambda: FedAvg(local_update="adamw"), "local_update is 'adamw'; it must be a LocalUpdate of fedcef.optimi"),
+        (lambda: FedAvg(local_update=torch.optim.AdamW), "it must be a LocalUpdate .*, such as AdamW\\(\\).$"),
+        (lambda: FedAvg(server_update="adam"), "server_update is 'adam'; it must be a ServerUpdate of fedcef.optimi"),
         (
             lambda: FedCEF(local_update=AdamW(), regularizer=L2Norm()),
             "operator of L2Norm is not closed in the metric of",

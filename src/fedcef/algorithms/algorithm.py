@@ -109,6 +109,12 @@ class Algorithm(ABC):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
+        for field, kind in (("local_update", LocalUpdate), ("server_update", ServerUpdate)):
+            if not isinstance(given := getattr(self, field), kind):
+                raise ConfigError(
+                    f"{field} is {given!r}; it must be a {kind.__name__} of fedcef.optimizers, such as "
+                    f"{'AdamW()' if kind is LocalUpdate else 'Adam()'}."
+                )
         if not (self.steps_locally or isinstance(self.local_update, SGD)):
             raise ConfigError(f"{name} has no local gradient steps and no place for a local update; leave it out.")
         if not (self.steps_by_mean or isinstance(self.server_update, Plain)):
@@ -123,6 +129,9 @@ class Algorithm(ABC):
         if metric == "plain" or isinstance(h, Zero):
             return
         update, name = type(self.local_update).__name__, type(self).__name__
+        others = "or an update that scales all entries alike"
+        if hasattr(self.local_update, "proximal"):
+            others = "another update, or local_update.proximal = 'decoupled'"
         if metric == "none":
             raise ConfigError(
                 f"Steps of {update} have no metric in which a proximal step is closed; leave the regulariser out, or "
@@ -132,13 +141,12 @@ class Algorithm(ABC):
             inner = type(getattr(h, "inner", h)).__name__
             raise ConfigError(
                 f"The proximal operator of {inner} is not closed in the metric of {update}, which scales every entry "
-                "by itself; take l1, elastic_net or box, another update, or local_update.proximal = 'decoupled'."
+                f"by itself; take l1, elastic_net or box, {others}."
             )
         if not self.takes_lengths:
             raise ConfigError(
                 f"Proximal steps of {name} have one length for all entries, and {update} scales every entry by itself; "
-                "take FedCEF, algorithm.composite = 'subgradient' where there is that option, or local_update.proximal "
-                "= 'decoupled'."
+                f"take FedCEF, algorithm.composite = 'subgradient' where there is that option, {others}."
             )
 
     @property

@@ -29,6 +29,7 @@ class FedDA(Algorithm):
 
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
+    keeps_updates: ClassVar[bool] = True
 
     def largest_prox_step(self, rounds: int) -> float:
         """Steps add up: rounds·β for the last model, or within the last round (rounds-1)·β + (K-1)·α."""
@@ -43,8 +44,8 @@ class FedDA(Algorithm):
         def at_primal_point(y_i: Vector, k: int) -> Vector:
             return oracle(self.regularizer.prox(y_i, elapsed + k * self.local_lr), k)
 
-        y_i = gradient_steps(self, y, at_primal_point).x
-        return {"change": Dense(y_i - y)}, {}
+        y_i, state = gradient_steps(self, y, at_primal_point, state=self.resumed(client))
+        return {"change": Dense(y_i - y)}, self.carried(state)
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         step, server = self.server_update.update(received.mean["change"], server)

@@ -35,14 +35,15 @@ class FedMiD(Algorithm):
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
     takes_rules: ClassVar[bool] = True
+    keeps_updates: ClassVar[bool] = True
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z = replica["z"]
-        x = gradient_steps(self, z, oracle, self.regularizer).x
-        return {"change": Dense(x - z)}, {}
+        x, state = gradient_steps(self, z, oracle, self.regularizer, self.resumed(client))
+        return {"change": Dense(x - z)}, self.carried(state)
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         step, server = self.server_update.update(received.mean["change"], server)

@@ -39,20 +39,22 @@ class SCAFFOLD(SmoothMethod):
     steps_locally: ClassVar[bool] = True
     steps_by_mean: ClassVar[bool] = True
     takes_rules: ClassVar[bool] = True
+    keeps_updates: ClassVar[bool] = True
     adds_up: ClassVar[tuple[str, ...] | None] = ("moved",)
 
     def replica_init(self, z0: Vector) -> State:
         return {"z": z0, "c": z0.new_zeros(z0.shape)}
 
     def client_init(self, z0: Vector) -> State:
-        return {"c_i": z0.new_zeros(z0.shape)}
+        return {"c_i": z0.new_zeros(z0.shape), **super().client_init(z0)}
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         z, c_i, oracle = replica["z"], client["c_i"], self.local_oracle(oracle)
-        steps = corrected_steps(self, z, replica["c"] - c_i, oracle)
+        steps = corrected_steps(self, z, replica["c"] - c_i, oracle, state=self.resumed(client))
         control = steps.g_mean if self.option == "II" else mean_gradient(z, oracle, self.local_steps)
         moved = control - c_i
-        return {"change": Dense(steps.x_hat - z), "moved": Dense(moved)}, {"c_i": c_i + moved}
+        kept = {"c_i": c_i + moved, **self.carried(steps.state)}
+        return {"change": Dense(steps.x_hat - z), "moved": Dense(moved)}, kept
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
         step, server = self.server_update.update(received.mean["change"], server)

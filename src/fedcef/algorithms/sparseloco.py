@@ -15,8 +15,9 @@ where theirs sort a matrix's kept values into bins of equal width and send the m
 coded.  docs/methods.md has the sizes.
 
 Everyone adds the mean to z: the server sends it in its shortest form without loss, or passes the clients' messages on,
-as the authors' workers do among themselves.  Subgradients of h enter the local gradients (ours), or one proximal step
-after the round.  With ρ = 1 these are the rounds of Qsparse-local-SGD and Fed-EF.
+as the authors' workers do among themselves.  With another `server_update`, such as DiLoCo's momentum, the server alone
+takes the step and broadcasts z, in four bytes an entry.  Subgradients of h enter the local gradients (ours), or one
+proximal step after the round.  With ρ = 1 these are the rounds of Qsparse-local-SGD and Fed-EF.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fedcef.algorithms.qsparse import Qsparse
 from fedcef.compressors import BlockwiseTopK, Compressor
 from fedcef.core.ranges import UnitInterval
 from fedcef.core.rng import Key
-from fedcef.optimizers import LocalUpdate
+from fedcef.optimizers import LocalUpdate, Plain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,14 +44,17 @@ class SparseLoCo(Qsparse):
     compressor: Compressor = BlockwiseTopK(ratio=1 / 64, length=4096, values="log2")
     composite: Literal["server_prox", "subgradient"] = "subgradient"
 
-    steps_by_mean: ClassVar[bool] = False  # everyone takes the step
     asynchronous: ClassVar[bool] = False
 
     def local(self, replica: State, client: State, oracle: Oracle, key: Key) -> tuple[Message, State]:
         return super().local(replica, {**client, "e_i": self.error_decay * client["e_i"]}, oracle, key)
 
     def server_step(self, server: State, replica: State, received: Received) -> tuple[Message, State]:
-        return {"change": received.without_loss("change", 1.0)}, server
+        if isinstance(self.server_update, Plain):
+            return {"change": received.without_loss("change", 1.0)}, server
+        return super().server_step(server, replica, received)
 
     def advance(self, replica: State, down: Message) -> State:
+        if "z" in down:
+            return {"z": down["z"].dense()}
         return {"z": self.server_prox(replica["z"] + self.server_lr * down["change"].dense())}

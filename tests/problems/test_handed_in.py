@@ -69,6 +69,19 @@ def test_types(form, notes, expected):
     assert all(issubclass(warning.category, DataNote) for warning in caught)
 
 
+@pytest.mark.parametrize("form", ["list", "table", "source"])
+def test_a_note_shows_the_users_own_line(form):
+    x, y = table()
+    data, options = [(x.double(), y)], {}
+    if form == "table":
+        data, options = (x.double(), y), {"client_ids": [0, 1, 2] * 2}
+    elif form == "source":
+        data = clients.from_arrays(x.double(), y, indices=[[0, 1], [2, 3]])
+    with pytest.warns(DataNote) as notes:
+        build(data, test=(x.double(), y), **options)
+    assert [note.filename for note in notes] == [__file__]
+
+
 def test_a_run_keeps_the_notes(tmp_path):
     with noted("The inputs are float64, and are used as float32."):
         problem = build([(table()[0].double(), table()[1])])
@@ -314,6 +327,28 @@ def test_two_classes_by_one_output_stay_classes():
     x, y = table()
     loss = lambda outputs, targets: mse_loss(outputs.squeeze(1), targets)  # noqa: E731
     assert build([(x, y % 2)], loss, 1).classifies
+
+
+def test_two_classes_for_a_loss_of_numbers_have_an_accuracy_if_asked():
+    x, y = table()
+    model = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+    with noted("The targets are int64, and are used as float32."):
+        problem = Problem.build(model, nn.BCEWithLogitsLoss(), [(x, y % 2)], test=(x, y % 2))
+    last = run(problem, FedAvg(local_lr=0.1), rounds=1, metrics=["accuracy", "auc"]).last
+    right = (problem.outputs(model, problem.z0, x) > 0) == (y % 2 > 0)
+    first = run(problem, FedAvg(local_lr=0.1), rounds=1, metrics="accuracy")["accuracy"][0]
+    assert first == pytest.approx(float(right.double().mean()))
+    assert last["accuracy"] > 0
+
+
+def test_a_loader_and_a_sparse_matrix_are_refused_with_what_to_give_instead():
+    x, y = table()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), 2)
+    with refused("not DataLoader; give its .dataset, since batches are drawn here."):
+        build([loader])
+    sparse = pytest.importorskip("scipy.sparse")
+    with refused("The inputs of client 0 are a sparse matrix; make it dense by toarray(), or take an estimator"):
+        build([(sparse.csr_matrix(x.numpy()), y)])
 
 
 def test_samples_of_three_parts_are_refused():

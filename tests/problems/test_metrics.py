@@ -149,6 +149,23 @@ def test_a_metric_that_does_not_fit_is_refused(metric, said):
         measured(problem(targets, torch.randn(20, 3, generator=G).double(), cross_entropy), metric)
 
 
+def test_what_is_recorded_unasked_may_be_asked_for():
+    targets = torch.randint(0, 3, (20,), generator=G)
+    task = problem(targets, torch.randn(20, 3, generator=G).double(), cross_entropy)
+    asked = measured(task, "accuracy", "test_loss")
+    assert asked == measured(task, "loss")
+
+
+def test_labels_have_an_accuracy_and_numbers_have_none():
+    labels = torch.randint(0, 2, (50, 3), generator=G).double()
+    task = problem(labels, torch.randn(50, 3, generator=G).double(), binary_cross_entropy_with_logits)
+    assert "accuracy" not in measured(task)
+    right = (task.test.inputs > 0) == (labels > 0)
+    assert measured(task, "accuracy")["accuracy"] == pytest.approx(float(right.double().mean()))
+    with pytest.raises(ConfigError, match="accuracy is for classes, or for labels that are 0 or 1; take mse or r2"):
+        measured(problem(labels + 0.5), "accuracy")
+
+
 def test_classes_are_refused_where_there_are_none():
     with pytest.raises(ConfigError, match="perplexity or bits_per_byte is for classes on axis 1"):
         measured(problem(torch.zeros(20, dtype=torch.float64)), "perplexity")

@@ -8,6 +8,7 @@ which a model predicts one for each and which are more than two classes: counts,
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -60,7 +61,15 @@ class Cast:
         """Say something, once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
-            warnings.warn(sentence, DataNote, stacklevel=5)
+            warnings.warn(sentence, DataNote, stacklevel=_levels_to_the_user())
+
+
+def _levels_to_the_user() -> int:
+    """How far up the stack, from whoever calls this, the first line is that is not this package's."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "fedcef":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _used_as(what: str, dtype: torch.dtype, used: torch.dtype) -> str:

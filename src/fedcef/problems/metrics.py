@@ -3,7 +3,8 @@
 Most are sums over the samples: they are taken chunk by chunk, so that the outputs for the whole test set are never in
 memory together.  Those that are not, such as an area under a curve and functions of the user's own, get all outputs.
 
-    loss                       the problem's own loss; recorded as test_loss
+    loss, test_loss            the problem's own loss; recorded as test_loss
+    accuracy                   of classes, which have it unasked, or of labels that are 0 or 1: by the output's sign
     mse, rmse, mae, r2         regression; several targets of a sample count alike
     f1_micro, f1_macro, auc    labels: one output for each (its sign, or its rank, decides), or classes
     balanced_accuracy          the mean accuracy over the classes that occur
@@ -83,6 +84,10 @@ def ignored_by(problem: Problem) -> int:
 
 
 def _hits(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
+    if targets.is_floating_point() and not bool(((targets == 0) | (targets == 1)).all()):
+        raise ConfigError(
+            "The metric accuracy is for classes, or for labels that are 0 or 1; take mse or r2 for numbers."
+        )
     right, counted = right_and_counted(outputs, targets, ignored_by(problem))
     return torch.stack([(right & counted).sum(), counted.sum()])
 
@@ -246,6 +251,8 @@ ACCURACY, LOSS = Sums(_hits, _ratio), Sums(_losses, _ratio)
 
 METRICS: dict[str, Metric] = {
     "loss": LOSS,
+    "test_loss": LOSS,
+    "accuracy": ACCURACY,
     "mse": Sums(_errors, partial(_mean, row=1)),
     "rmse": Sums(_errors, partial(_mean, row=1, root=True)),
     "mae": Sums(_errors, partial(_mean, row=2)),

@@ -57,6 +57,11 @@ class Reading:
 
 def take_apart(data: Any, whose: str, collate: Collate | None = None) -> Raw:
     """The inputs and targets of a client, or of a test set, in any of the forms that they may have."""
+    if isinstance(data, tuple | list) and len(data) == 2 and hasattr(data[0], "toarray"):
+        raise ProblemError(
+            f"The inputs of {whose} are a sparse matrix; make it dense by toarray(), or take an estimator such as "
+            "fedcef.FederatedLogisticRegression, which leaves it sparse."
+        )
     if isinstance(data, Samples):
         raw = Raw(data.inputs, data.targets, whose, data.packing)
     elif is_pair(data):
@@ -68,9 +73,10 @@ def take_apart(data: Any, whose: str, collate: Collate | None = None) -> Raw:
             raise ProblemError(f"The samples of {whose} do not make a table of inputs and targets: {error}") from error
         raw = _of_samples(rows, whose, collate)
     else:
+        advice = "; give its .dataset, since batches are drawn here" if hasattr(data, "dataset") else ""
         raise ProblemError(
             f"The data of {whose} must be an (inputs, targets) pair of tensors or a map-style data set, "
-            f"not {type(data).__name__}."
+            f"not {type(data).__name__}{advice}."
         )
     if len(raw.inputs) != len(raw.targets):
         raise ProblemError(f"The data of {whose} has {len(raw.inputs)} inputs but {len(raw.targets)} targets.")

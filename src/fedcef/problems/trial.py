@@ -37,7 +37,11 @@ def trainable_parameters(model: Any) -> dict[str, Tensor]:
         raise ProblemError(f"The model has no parameters to train{why}.")
     kinds = {p.dtype for p in parameters.values()}
     if len(kinds) > 1 or kinds & {torch.float16, torch.bfloat16}:
-        raise ProblemError(f"The parameters must all be float32 or all float64; found {sorted(map(str, kinds))}.")
+        found = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+        raise ProblemError(
+            f"The parameters must all be float32 or all float64, and are {found}; call model.float() first, and "
+            "compute in bfloat16 by precision = 'bfloat16_weights'."
+        )
     return parameters
 
 

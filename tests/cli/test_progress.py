@@ -60,7 +60,7 @@ def test_a_problem_without_accuracy_shows_its_objective(capsys, clock):
         watch({"note": "the ratio is now 0.5"})
     assert capsys.readouterr().err.splitlines() == [
         "lasso: round 0/9, objective 1.25, 1.50 kB, 0.2 s",
-        "lasso: round 2/9, 1.50 kB, 60.0 s, 0.4 rounds/s, 0:18 left",
+        "lasso: round 2/9, objective 1, 1.50 kB, 60.0 s, 0.4 rounds/s, 0:18 left",
         "the ratio is now 0.5",
     ]
 

@@ -79,17 +79,18 @@ def _bar(settings: Settings) -> Iterator[Watcher]:
 def _lines(settings: Settings) -> Iterator[Watcher]:
     from fedcef.watch.words import format_duration
 
-    name, rounds, told = settings.label or settings.name, settings.rounds, 0.0
+    name, rounds, told, measure = settings.label or settings.name, settings.rounds, 0.0, ""
     begin: tuple[int, float] | None = None
 
     def show(record: Record) -> None:
-        nonlocal told, begin
+        nonlocal told, begin, measure
         now, done = time.monotonic(), record["round"]
         begin = begin or (done, now)
+        measure = _measure(record) or measure  # of the last round that was evaluated, as on the bar
         if done not in (0, rounds) and now - told < QUIET_S:
             return
         told = now
-        parts = [f"round {done}/{rounds}", _measure(record), _sent(record), f"{record['wall_s']:.1f} s"]
+        parts = [f"round {done}/{rounds}", measure, _sent(record), f"{record['wall_s']:.1f} s"]
         if now > begin[1] and done > begin[0]:
             speed = (done - begin[0]) / (now - begin[1])
             parts += [_speed(speed), f"{format_duration((rounds - done) / speed)} left" if done < rounds else ""]

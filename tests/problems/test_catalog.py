@@ -1,6 +1,7 @@
 """Problems by name, from the options of a data section."""
 
 import sys
+import tomllib
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from fedcef.problems.catalog import DATA
 from fedcef.problems.data.datasets import DATASETS
 from fedcef.problems.matrix import low_rank
 from fedcef.regularizers import Nuclear, Zero
+from fedcef.runs.folder import RunFolder
+from fedcef.runs.run import run
 from fedcef.runs.settings import Settings
 
 
@@ -140,3 +143,48 @@ def test_a_model_of_the_user_s_own(own):
 def test_parts_that_do_not_fit(own, options, sentence):
     with pytest.raises(ConfigError, match=sentence):
         digits(**options)
+
+
+# A validation set
+
+TEXT = {"name": "text", "context": 8, "test_windows": 12}
+
+
+@pytest.mark.parametrize(
+    ("section", "share"), [({"name": "digits"}, 0.25), (TEXT, 0.5), ({"name": "breast_cancer"}, 0.1)]
+)
+def test_a_part_of_the_test_set_is_set_aside(tmp_path, section, share):
+    tiny = {"name": "gpt", "layers": 1, "heads": 1, "width": 8} if section is TEXT else {}
+    if section is TEXT:
+        for name in "abc":
+            (tmp_path / f"{name}.txt").write_text(" ".join(f"{name}{n}" for n in range(200)))
+        section = {**TEXT, "path": str(tmp_path)}
+    whole, problem = build(model=tiny, **section), build(model=tiny, **section, validation_share=share)
+    assert whole.validation is None
+    assert len(problem.validation) == int(share * len(whole.test))
+    assert len(problem.test) + len(problem.validation) == len(whole.test)
+    together = torch.cat([problem.test.inputs, problem.validation.inputs]).flatten(1)
+    key = lambda rows: sorted(map(tuple, rows.tolist()))  # noqa: E731
+    assert key(together) == key(whole.test.inputs.flatten(1))
+    for client in range(3):  # what clients hold stays as it is
+        assert torch.equal(problem.client_samples(client).inputs, whole.client_samples(client).inputs)
+    assert torch.equal(problem.z0, whole.z0)
+
+
+def test_settings_stop_by_a_validation_set(tmp_path):
+    data = {"name": "digits", "validation_share": 0.5}
+    stop = {"measure": "validation_loss", "patience": 2}
+    settings = Settings(rounds=60, local_lr=0.5, data=data, eval={"every": 1, "train_samples": 100}, stop=stop)
+    assert "validation_share" not in Settings().to_toml()  # a run without one is written as it always was
+    assert Settings(**tomllib.loads(settings.to_toml())).data["validation_share"] == 0.5
+    summary = run(settings, RunFolder.new(tmp_path / "run"))
+    assert {"accuracy", "validation_accuracy", "validation_loss"} <= summary.keys()
+    assert summary["stopped_early"]
+
+
+@pytest.mark.parametrize("section", [{"name": "digits", "validation_share": 1e-9}, {**TEXT, "test_share": 0.0}])
+def test_a_share_of_nothing_is_refused(tmp_path, section):
+    (tmp_path / "a.txt").write_text("abc " * 200)
+    section = {"validation_share": 0.5, **section} | ({"path": str(tmp_path)} if section["name"] == "text" else {})
+    with pytest.raises(ConfigError, match=r"a part of the test set, which has .* samples; take another share"):
+        build(num_clients=1, **section)

@@ -21,7 +21,7 @@ from fedcef.problems.federated import Federated
 from fedcef.problems.lasso import lasso
 from fedcef.problems.matrix import low_rank
 from fedcef.problems.problem import Problem, Samples
-from fedcef.problems.source import ProblemSource, buffers_of, seeded_model
+from fedcef.problems.source import ProblemSource, ShareOfTest, buffers_of, seeded_model, set_aside
 from fedcef.problems.text.sources import StandardLibrary, Text
 from fedcef.regularizers import Zero
 
@@ -57,15 +57,19 @@ class Classification(ProblemSource):
     """Options of a partition of the user's own."""
     augment: Literal["none", "crop_flip"] = "none"
     """What is done to the images of minibatches: padded by 4, cropped and mirrored at random."""
+    validation_share: ShareOfTest | None = None
+    """How much of the test set is set aside as the validation set, by which a run may be steered; nothing = none."""
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         """The problem with these clients; the deal and the model's start depend on the seed."""
         data = load(self.name)
+        test, validation = set_aside(Samples(data.test_inputs, data.test_targets), self.validation_share)
         return Problem.build(
             seeded_model(model, tuple(data.train_inputs.shape[1:]), data.num_classes, seed),
             nn.functional.cross_entropy,
             clients=self._clients(Samples(data.train_inputs, data.train_targets), num_clients, seed),
-            test=Samples(data.test_inputs, data.test_targets),
+            test=test,
+            validation=validation,
             augment=AUGMENTATIONS[self.augment],
             buffers=buffers_of(model),
         )

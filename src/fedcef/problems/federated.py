@@ -16,7 +16,7 @@ from fedcef.core.ranges import Count, NotNegative
 from fedcef.problems.client_data import PooledData, Samples
 from fedcef.problems.data.federated_files import FORMATS, Examples, FederatedFiles
 from fedcef.problems.problem import Problem
-from fedcef.problems.source import ProblemSource, buffers_of, seeded_model
+from fedcef.problems.source import ProblemSource, ShareOfTest, buffers_of, seeded_model, set_aside
 from fedcef.problems.text.loss import next_token_loss
 from fedcef.problems.text.tokens import ByteTokens, Tokens, find_tokens
 from fedcef.problems.text.windows import TextData, Windows
@@ -41,6 +41,8 @@ class Federated(ProblemSource):
     """Whether minibatches are windows of text that begin anywhere, or those into which it is cut."""
     test_windows: NotNegative = 256
     """How many windows of text the test set has, spread over all clients'; 0 = all."""
+    validation_share: ShareOfTest | None = None
+    """How much of the test set is set aside as the validation set, by which a run may be steered; nothing = none."""
 
     def build(self, num_clients: int, seed: int, model: dict[str, Any]) -> Problem:
         """The problem of the first people in the order of their names; the test samples of all are the test set."""
@@ -62,11 +64,13 @@ class Federated(ProblemSource):
         tested = PooledData.of([self._shaped(test.read(name)) for name in test.names]).table
         largest = max(int(clients.table.targets.max()), int(tested.targets.max()))
         shape = tuple(clients.table.inputs.shape[1:])
+        kept, validation = set_aside(tested, self.validation_share)
         return Problem.build(
             seeded_model(model, shape, self.classes or largest + 1, seed),
             nn.functional.cross_entropy,
             clients=clients,
-            test=tested,
+            test=kept,
+            validation=validation,
             buffers=buffers_of(model),
         )
 
@@ -102,11 +106,13 @@ class Federated(ProblemSource):
         def data(some: Sequence[Tensor]) -> TextData:
             return TextData(torch.cat(list(some)), torch.tensor([len(part) for part in some]), context, kind, stride)
 
+        kept, validation = set_aside(data([held]).samples(0, self.test_windows or None), self.validation_share)
         return Problem.build(
             seeded_model({"name": "lstm", **model}, (context,), tokens.vocabulary, seed),
             next_token_loss,
             clients=data(parts),
-            test=data([held]).samples(0, self.test_windows or None),
+            test=kept,
+            validation=validation,
             buffers=buffers_of(model),
         )
 

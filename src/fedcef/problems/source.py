@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.parts import choose, is_path, unknown_key
 from fedcef.core.rng import Purpose, data_key
 from fedcef.problems.buffers import BUFFERS, Buffers
+from fedcef.problems.client_data import Samples
 from fedcef.problems.models import MODELS
 from fedcef.problems.own import call
 from fedcef.problems.problem import Problem
+
+ShareOfTest = Annotated[float, Field(gt=0, lt=1)]
+"""Between 0 and 1."""
 
 
 class ProblemSource(ABC):
@@ -52,6 +57,24 @@ def seeded_model(section: dict[str, Any], input_shape: tuple[int, ...], num_clas
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{name} returned {type(model).__name__}; it must return a torch.nn.Module.")
     return model
+
+
+def set_aside(test: Samples | None, share: float | None) -> tuple[Samples | None, Samples | None]:
+    """The test set, and the validation set: so much of the samples that are held out, spread evenly over them.
+
+    What clients hold stays as it is, and so does what is trained.
+    """
+    if share is None:
+        return test, None
+    places = torch.arange(0 if test is None else len(test), dtype=torch.float64)
+    chosen = ((places + 1) * share).floor() > (places * share).floor()
+    if test is None or not 0 < int(chosen.sum()) < len(test):
+        raise ConfigError(
+            f"data.validation_share is {share}, a part of the test set, which has {len(places)} samples; take another "
+            "share, or a larger test set."
+        )
+    chosen = chosen.to(test.targets.device)
+    return test[~chosen], test[chosen]
 
 
 def buffers_of(section: dict[str, Any]) -> Buffers:

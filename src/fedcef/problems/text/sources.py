@@ -16,7 +16,7 @@ from fedcef.core.errors import ConfigError, DataError
 from fedcef.core.ranges import Count, NotNegative
 from fedcef.problems.client_data import Samples
 from fedcef.problems.problem import Problem
-from fedcef.problems.source import ProblemSource, buffers_of, seeded_model
+from fedcef.problems.source import ProblemSource, ShareOfTest, buffers_of, seeded_model, set_aside
 from fedcef.problems.text.corpus import (
     Document,
     checksum,
@@ -52,6 +52,8 @@ class LanguageModelling(ProblemSource):
     """How much of the text is held out for the test set; 0 = there is none."""
     test_windows: NotNegative = 256
     """How many windows the test set has, spread over what was held out; 0 = all."""
+    validation_share: ShareOfTest | None = None
+    """How much of the test set is set aside as the validation set, by which a run may be steered; nothing = none."""
     sha256: str = ""
     """What the text must be, where that is known: the checksum that a run records."""
 
@@ -73,11 +75,13 @@ class LanguageModelling(ProblemSource):
         data, held_out = join_clients(parts, self.context, self.windows), tokens.encode(tested)
         if len(held_out):
             data.bytes_per_token = bytes_per_token(tested, len(held_out))
+        test, validation = set_aside(self._test(held_out), self.validation_share)
         return Problem.build(
             seeded_model({"name": "gpt", **model}, (self.context,), tokens.vocabulary, seed),
             next_token_loss,
             clients=data,
-            test=self._test(held_out),
+            test=test,
+            validation=validation,
             buffers=buffers_of(model),
         )
 

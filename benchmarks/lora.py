@@ -1,12 +1,14 @@
 """Adapters on clients: a GPT is trained on one half of the standard library, and adapted to the other by low rank.
 
-    python benchmarks/lora.py [--rounds 300] [--rank 8] [--seeds 0] [--cache FOLDER] [--small] [--out FOLDER]
+    python benchmarks/lora.py [--rounds 300] [--rank 8] [--seeds 0] [--only METHOD] [--cache FOLDER] [--small]
+        [--out FOLDER]
 
-Half of the library's packages, joined, train a small GPT in one place; `--cache` keeps it for the next time.  The other
-half is dealt to eight clients, who have the trained model and send adapters alone: W + BA in every linear layer, with
-B = 0 at first (Hu et al., LoRA, arXiv 2106.09685).  FedAvg sends them as they are; FedCEF compresses both ways.  The
-question is what each has sent for the same loss on held-out files: that of FedAvg in the end, or the lowest that the
-other reaches, for which FedAvg is stopped as soon as it is there.  Some ten minutes a seed on one core.
+Half of the library's packages, joined, train a small GPT in one place.  The other half is dealt to eight clients, who
+have the trained model and send adapters alone: W + BA in every linear layer, with B = 0 at first (Hu et al., LoRA,
+arXiv 2106.09685).  FedAvg sends them as they are; FedCEF compresses both ways.  The question is what each has sent for
+the same loss on held-out files: that of FedAvg in the end, or the lowest that the other reaches, for which FedAvg is
+stopped as soon as it is there.  Some ten minutes a seed on one core; `--cache` keeps the trained model and every run
+that has ended, for this code, so that a study can be taken up again.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ def pretrained(size: Size, documents: Sequence[Document], seed: int, cache: Path
     torch.manual_seed(seed)
     model = GPT((size.context,), vocabulary=256, layers=size.layers, heads=4, width=size.width)
     text = texts([documents], CLIENTS * size.tokens)
-    kept = cache / f"gpt-{hashlib.sha256(repr((size, seed, text)).encode()).hexdigest()[:16]}.pt" if cache else None
+    kept = cache / f"gpt-{digest(size, seed, text)}.pt" if cache else None
     if kept and kept.exists():
         model.load_state_dict(torch.load(kept))
         return model
@@ -132,9 +134,24 @@ def pretrained(size: Size, documents: Sequence[Document], seed: int, cache: Path
     simulation, _ = trained(problem, method, size.pretraining, 16, seed)
     model.load_state_dict(problem.state_dict(simulation.model()))
     if kept:
-        kept.parent.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), kept)
     return model
+
+
+def adapting(problem: Problem, method: Algorithm, rounds: int, seed: int, cache: Path | None) -> list[Point]:
+    """The path of a run, or the one that is in the cache."""
+    kept = cache / f"path-{digest(problem.dim, problem.z0.tolist(), method, rounds, seed)}.json" if cache else None
+    if kept and kept.exists():
+        return [Point(*point) for point in json.loads(kept.read_text())]
+    _, points = trained(problem, method, rounds, 4, seed)
+    if kept:
+        kept.write_text(json.dumps(points))
+    return points
+
+
+def digest(*parts: object) -> str:
+    """A short name for these."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def methods(rounds: int) -> dict[str, tuple[Algorithm, int]]:
@@ -186,13 +203,6 @@ def compared(paths: dict[str, list[Point]]) -> dict[str, dict[str, float]]:
     return found
 
 
-def earlier(setting: dict[str, Any], folder: Path | None) -> dict[str, Any]:
-    """The seeds that were measured before with this setting, if the folder has any."""
-    file = folder / "lora.json" if folder else None
-    record = json.loads(file.read_text()) if file and file.exists() else {}
-    return record["seeds"] if setting.items() <= record.items() else {}
-
-
 def in_words(row: dict[str, float]) -> str:
     """What was reached at the end, and what had been sent at the level that both reach."""
     up, down, usual = (row[name] / 1e6 for name in ("up", "down", "fedavg"))
@@ -226,25 +236,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300, help="of FedAvg; the others have more, by their ratios")
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--cache", type=Path, help="a folder for trained models, so that they are trained once")
+    parser.add_argument("--only", action="append", metavar="METHOD", help="this one beside FedAvg; may be repeated")
+    parser.add_argument("--cache", type=Path, help="a folder for trained models and runs that have ended")
     parser.add_argument("--small", action="store_true", help="a few seconds, to see that it works")
-    parser.add_argument("--out", type=Path, help="a folder for the record; seeds that it has already stay in it")
+    parser.add_argument("--out", type=Path, help="a folder for the record")
     arguments = parser.parse_args()
     size = Size(context=16, layers=1, width=32, pretraining=2, tokens=5000) if arguments.small else Size()
     rounds = 5 if arguments.small else arguments.rounds
-    setting = {"rank": arguments.rank, "rounds": rounds}
-    result: dict[str, Any] = {"machine": machine(), **setting, "seeds": earlier(setting, arguments.out)}
+    if arguments.cache:
+        arguments.cache.mkdir(parents=True, exist_ok=True)
+    result: dict[str, Any] = {"machine": machine(), "rank": arguments.rank, "seeds": {}}
     for seed in arguments.seeds:
         problem = problem_of(size, arguments.rank, seed, arguments.cache)
         paths: dict[str, list[Point]] = {}
         for name, (method, n) in methods(rounds).items():
-            paths[name] = trained(problem, method, n, 4, seed)[1]
-            print(f"  seed {seed}, {name:22} {in_words(compared(paths)[name])}", flush=True)
+            if name in ("FedAvg", *(arguments.only or methods(rounds))):
+                paths[name] = adapting(problem, method, n, seed, arguments.cache)
+                print(f"  seed {seed}, {name:22} {in_words(compared(paths)[name])}", flush=True)
         result["parameters"] = problem.dim
         result["seeds"][str(seed)] = {"compared": compared(paths), "paths": paths}
-        if arguments.out:
-            write("lora", result, arguments.out)  # after every seed: it may be stopped
     print(table(result))
+    if arguments.out:
+        write("lora", result, arguments.out)
 
 
 if __name__ == "__main__":

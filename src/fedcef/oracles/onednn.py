@@ -22,8 +22,9 @@ _aten: Any = torch.ops.aten
 
 def is_faster(dtype: torch.dtype) -> bool:
     """Whether there is oneDNN for this type of number, on a processor for which it was written."""
-    fits = dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    return fits and torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    if dtype != torch.float32 or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
 def pooled(inputs: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Tensor, Callable[[Tensor], Tensor]]:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fedcef.core.disk import Disk
+from fedcef.core.disk import Disk, PrivateDisk
 from fedcef.core.errors import RunError
 
 
@@ -31,6 +31,74 @@ def test_the_disk_really_syncs(tmp_path, steps):
     assert steps == []
     Disk().keep(tmp_path / "file")
     assert steps == ["sync"]
+
+
+def test_what_is_synced_has_left_the_buffers(tmp_path, monkeypatch):
+    """A sync of a file whose bytes are still in this process makes nothing durable."""
+    sizes = []
+    monkeypatch.setattr(Disk, "sync", lambda self, descriptor: sizes.append(os.fstat(descriptor).st_size))
+    Disk().replace(tmp_path / "file", b"12345")
+    Disk().append(tmp_path / "file", b"678", 5)
+    assert sizes[0] == 5
+    assert sizes[2] == 8
+
+
+def test_what_is_appended_ends_the_file(tmp_path):
+    """Also where an interrupted write has left more than comes now."""
+    (tmp_path / "file").write_bytes(b"whole, and then the rest of something long")
+    Disk().append(tmp_path / "file", b"!", 5)
+    assert (tmp_path / "file").read_bytes() == b"whole!"
+
+
+def test_files_are_removed_for_good_and_names_are_kept(tmp_path, steps):
+    (tmp_path / "file").write_bytes(b"x")
+    Disk().remove(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+    assert steps == ["sync"]
+    Disk().remove(tmp_path / "file")  # which is not there
+    steps.clear()
+    Disk().keep_names(tmp_path)
+    assert steps == ["sync"]
+    Disk().keep_names(tmp_path / "nowhere")
+    assert steps == ["sync"]
+
+
+def test_folders_are_closed_again(tmp_path, monkeypatch):
+    opened, closed = [], []
+    real_open, real_close = os.open, os.close
+    monkeypatch.setattr("os.open", lambda *given: (opened.append(real_open(*given)), opened[-1])[1])
+    monkeypatch.setattr("os.close", lambda descriptor: (closed.append(descriptor), real_close(descriptor)))
+    Disk().keep_names(tmp_path)
+    assert opened == closed != []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+@pytest.mark.parametrize(("disk", "file", "folder"), [(Disk, 0o666, 0o777), (PrivateDisk, 0o600, 0o700)])
+def test_rights(tmp_path, disk, file, folder):
+    """Of new files and folders, where the umask takes none away; a part that a kill left with others is not used."""
+    before = os.umask(0)
+    try:
+        path = tmp_path / "new" / "folder" / "file"
+        disk().replace(path, b"x")
+        (path.parent / "again.part").write_bytes(b"left")
+        (path.parent / "again.part").chmod(0o640)
+        disk().replace(path.with_name("again"), b"x")
+        disk().replace_by(path.with_name("by"), lambda part: part.write_bytes(b"x"))
+        disk().add(path.with_name("added"), b"x")
+    finally:
+        os.umask(before)
+    assert {one.name: one.stat().st_mode & 0o777 for one in path.parent.iterdir()} == dict.fromkeys(
+        ("file", "again", "by", "added"), file
+    )
+    assert path.parent.stat().st_mode & 0o777 == folder
+
+
+def test_an_error_before_there_is_a_part_is_told_as_it_is(tmp_path):
+    def fail(part):
+        raise ValueError("not finite")
+
+    with pytest.raises(ValueError, match="not finite"):
+        Disk().replace_by(tmp_path / "file", fail)
 
 
 def test_a_library_may_write_the_file_itself(tmp_path, steps):

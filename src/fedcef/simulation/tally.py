@@ -23,7 +23,7 @@ class Tally(NamedTuple):
     @classmethod
     def of(cls, marks: Tensor, at_the_start: int) -> Tally:
         """That of clients with these marks, and of so many others that have nothing."""
-        places, clients = torch.cat([marks.new_zeros(1), marks]).unique(return_counts=True)
+        places, clients = torch.cat([marks.new_zeros(1), marks]).unique(return_counts=True)  # type: ignore[no-untyped-call]
         clients[0] += at_the_start - 1
         return cls(places, clients)
 

@@ -45,7 +45,7 @@ def test_settings_that_a_trace_replaces_are_refused(tmp_path, idle):
         ConfigError, match=f"A trace says itself how fast clients are; leave network.{next(iter(idle))} out"
     ):
         simulation(fedavg(), {"trace": str(path), **idle})
-    with pytest.raises(ConfigError, match="when clients are there; leave network.availability_s out"):
+    with pytest.raises(ConfigError, match=r"when clients are there; leave network\.availability_s out"):
         simulation(fedavg(), {"trace": str(path), "availability_s": 60.0})
 
 

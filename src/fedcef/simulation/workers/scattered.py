@@ -106,7 +106,8 @@ class Scattered(ClientStates):
 
     def tensors(self) -> State:
         """All clients' states in the first process, as it could keep them alone; nothing in the others."""
-        if self.first and self.kind.team.from_first(lambda: self.file is not None):
+        in_a_file: bool = self.kind.team.from_first(lambda: self.file is not None)
+        if in_a_file:
             return self._kept()
         clients, rows = self._gathered(keep=self.kind.team.is_first)
         return rows if not isinstance(self.mine, Touched) or not rows else {"client": clients, **rows}

@@ -1,4 +1,4 @@
-"""fedcef: composite federated learning over a narrow network.
+"""fedcef: composite federated learning over a low-bandwidth network.
 
 from fedcef import FedCEF, L1, Problem, TopK, run
 

@@ -24,12 +24,14 @@ def is_faster(dtype: torch.dtype) -> bool:
     """Whether there is oneDNN for this type of number, on a processor for which it was written."""
     if dtype != torch.float32 or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):  # not part of torch's public interface
+        return False
     return torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
 def pooled(inputs: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """The largest of each window, and the way back; images in oneDNN's order.  NaN is passed over."""
-    with torch.enable_grad():  # the places of the largest are only kept for someone who says that he needs them
+    with torch.enable_grad():  # otherwise the places of the largest entries are not kept
         outputs = torch.mkldnn_max_pool2d(inputs.detach().requires_grad_(), kernel, stride, padding).detach()
     how = (kernel, stride, padding, (1, 1), False)
     return outputs, lambda error: _aten.mkldnn_max_pool2d_backward.default(error, outputs, inputs, *how)

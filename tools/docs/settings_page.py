@@ -30,6 +30,7 @@ from fedcef.problems.data.partitions import PARTITIONS
 from fedcef.problems.models import MODELS
 from fedcef.regularizers import REGULARIZERS
 from fedcef.runs.deployment_settings import DeploymentSettings
+from fedcef.runs.own_compressors import own_compressor
 from fedcef.runs.settings import Reference, Settings, Variant
 from fedcef.secure.section import Secure
 
@@ -86,7 +87,8 @@ def page() -> str:
         "Default: `fedcef`. What each method computes is in [algorithms](algorithms.md) and [methods](methods.md).",
         registry(ALGORITHMS, without=[*(field.name for field in fields(Algorithm)), "down_compressor"]),
         "## `[compressor]`, `[down_compressor]`",
-        "Defaults: `identity`, and for the lossy downlink `topk` with ratio 0.05; [measured](compressors.md).",
+        own_compressors() + " For the lossy downlink: `topk`, with ratio 0.05 if the section is left out; "
+        "[measured](compressors.md).",
         registry(COMPRESSORS),
         "## `[regularizer]`",
         "Default: `l1`; [definitions](regularizers.md). `on`, a pattern or a list of patterns, restricts each to "
@@ -118,6 +120,20 @@ def page() -> str:
         ),
     ]
     return "\n\n".join(parts).replace("\n\n\n", "\n\n") + "\n"
+
+
+def own_compressors() -> str:
+    """Which compressor is whose default."""
+    own = {name: own_compressor({"name": name}) for name in ALGORITHMS}
+    others = [
+        f"`{name}`: `{section['name']}` ({', '.join(f'{k} {v}' for k, v in section.items() if k != 'name')})"
+        for name, section in own.items()
+        if section["name"] != "identity"
+    ]
+    return (
+        f"Default: the method's own, which is that of its class: {'; '.join(others)}; all others: `identity`. Options "
+        "without a `name` change the method's own."
+    )
 
 
 def plain(kind: type[BaseModel]) -> list[str]:

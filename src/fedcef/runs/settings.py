@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import tomli_w
-import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from fedcef.algorithms import ALGORITHMS
@@ -28,9 +27,13 @@ from fedcef.problems.own import Clients, build_own
 from fedcef.problems.problem import Problem
 from fedcef.regularizers import REGULARIZERS, OnParameters, Regularizer
 from fedcef.runs.deployment_settings import DeploymentSettings
+from fedcef.runs.devices import device_of
+from fedcef.runs.own_compressors import own_compressor, own_unless_named
 from fedcef.secure.section import Secure
 from fedcef.simulation.choosing import check_choice
 
+CODED = ("lossy", "snapshot")
+"""Downlinks that have a compressor of their own."""
 IN_PYTHON = "python"
 """data.name of a problem that was made in Python, which no settings can build."""
 
@@ -95,10 +98,10 @@ class Settings(Training):
     """What clients make of a gradient; nothing = plain steps."""
     server_update: Section = Field(default_factory=dict)
     """What the server makes of the clients' mean change; nothing = a plain step."""
-    compressor: Annotated[Section, _named("identity")] = _section("identity")
-    """What compresses the way up."""
+    compressor: Annotated[Section, BeforeValidator(own_unless_named)] = Field({}, validate_default=True)
+    """What compresses the way up; what is left out is the method's own."""
     down_compressor: Section = Field(default_factory=dict)
-    """What compresses the way down, in methods that have a lossy downlink."""
+    """What compresses the way down, where the downlink is lossy or a snapshot."""
     regularizer: Annotated[Section, _named("l1")] = _section("l1")
     """h; `on` names the parameters that it is for, by patterns."""
     privacy: Privacy | None = None
@@ -125,7 +128,7 @@ class Settings(Training):
         else:
             problem = make("data", DATA, self.data).build(self.num_clients, self.seed, self.model)
         problem = replace(problem, regularizer=self._regularizer(problem))
-        return problem.to(_device(self.device), state_dtype(self.precision))
+        return problem.to(device_of(self.device), state_dtype(self.precision))
 
     def found_data(self) -> Section:
         """What is to be kept of the data beside the options of their section: the checksum of a text."""
@@ -183,15 +186,18 @@ class Settings(Training):
     def _down_compressor(self, kind: type[Algorithm], problem: Problem) -> dict[str, Compressor]:
         """The field of a method that can compress the way down."""
         able = any(f.name == "down_compressor" for f in fields(kind))
-        if self.down_compressor and not (able and self.algorithm.get("downlink") == "lossy"):
+        if self.down_compressor and not (able and self.algorithm.get("downlink") in CODED):
             raise ConfigError(
-                "down_compressor is for the lossy downlink of fedcef; add algorithm.downlink=lossy, or leave it out."
+                "down_compressor is for two downlinks of fedcef; add algorithm.downlink=lossy or snapshot, or leave it "
+                "out."
             )
         made = make("down_compressor", COMPRESSORS, self._down_section()).fit(problem.layout)
         return {"down_compressor": made} if able else {}
 
     def _down_section(self) -> Section:
-        return {"name": "topk", **self.down_compressor} if self.down_compressor else {"name": "topk", "ratio": 0.05}
+        if self.down_compressor:
+            return {"name": "topk", **self.down_compressor}
+        return own_compressor(self.algorithm, "down_compressor")
 
     def variants(self) -> list[Settings]:
         """The runs of a comparison, each with its label."""
@@ -199,7 +205,8 @@ class Settings(Training):
             raise ConfigError(
                 f"{self.name} has no [[compare]] entries; give each run a label and a table `set` of what differs."
             )
-        table = self.model_dump(exclude={"compare", "reference"}, exclude_none=True)
+        own = {"compressor"} - self.model_fields_set  # that of the variant's method, which may be another
+        table = self.model_dump(exclude={"compare", "reference"} | own, exclude_none=True)
         return [Settings(**changed(table, {**v.changes, "label": v.label})) for v in self.compare]
 
     def to_toml(self) -> str:
@@ -221,7 +228,7 @@ class Settings(Training):
         for name in ("metrics", "clients", "per_client", "last_on_all"):
             if getattr(self.eval, name) == Evaluation.model_fields[name].default:
                 del table["eval"][name]
-        if self.algorithm.get("downlink") == "lossy":
+        if self.algorithm.get("downlink") in CODED:
             table["down_compressor"] = self._down_section()
         common = [f.name for f in fields(Algorithm)]
         table["algorithm"] = completed(ALGORITHMS, self.algorithm, without=common)
@@ -280,20 +287,3 @@ def changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device is {name!r}; it must be cpu, cuda or auto.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device is {name!r}, but torch sees no CUDA device here; use device = 'cpu'.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        last = torch.cuda.device_count() - 1
-        raise ConfigError(f"device is {name!r}, but torch sees no CUDA device beyond cuda:{last}; use one of those.")
-    return device

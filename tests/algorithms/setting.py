@@ -105,16 +105,16 @@ def simulate(algorithm: Algorithm, problem: Quadratics, rounds: int, size: int |
     """So many rounds with all clients stacked, or with `size` of them."""
     states = list(islice(play(algorithm, problem, size), rounds))
     replica, clients, server = states[-1]
-    return Outcome(replica, clients, [algorithm.model(replica) for replica, _, _ in states], server)
+    return Outcome(replica, clients, [algorithm.trained(replica, server) for replica, _, server in states], server)
 
 
 def settle(
     algorithm: Algorithm, problem: Quadratics, rounds: int, tolerance: float, size: int | None = None
 ) -> tuple[Tensor, float]:
     """The first model at which |G| is no more than the tolerance, or the last of so many rounds; and |G| there."""
-    for t, (replica, _, _) in enumerate(islice(play(algorithm, problem, size), rounds), 1):
+    for t, (replica, _, server) in enumerate(islice(play(algorithm, problem, size), rounds), 1):
         if t % 20 == 0 or t == rounds:
-            z = algorithm.model(replica)
+            z = algorithm.trained(replica, server)
             if (distance := problem.stationarity(z, algorithm)) <= tolerance or t == rounds:
                 return z, distance
     raise AssertionError("There must be a round.")

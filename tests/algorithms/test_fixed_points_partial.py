@@ -80,8 +80,11 @@ COHORT = "the step is a cohort's own mean gradient, and at the solution clients 
 DRIFT = "local steps are not corrected for what clients have in common: they drift apart"
 JUMPS = COHORT + "; and steps along subgradients of h jump about its kinks"
 MODEL = "the model itself is compressed, and at the solution loses what it loses anywhere"
+CODED = "gradients are taken at z as it was sent, a few bits an entry"
 ONE_PROX = "local steps without a prox and one prox a round disagree by O(αK)"
 
+PART = "clients know the largest entries of c alone, which at the solution is a subgradient of -h, all ties"
+SNAPSHOT = {"downlink": "snapshot", "down_compressor": TopK(ratio=0.3), "model_bits": 4}
 ONE_STEP = {"local_steps": 1}
 WHOLE = {"local_steps": 1, "compressor": Identity()}
 SMOOTH = {"local_steps": 1, "regularizer": Zero()}
@@ -98,6 +101,9 @@ TABLE: dict[str, list[Exact | Biased | Vanishing]] = {
         Exact({"downlink": "dense"}),
         Exact({"downlink": "lossy", "down_compressor": TopK(ratio=0.3)}),
         Exact({"downlink": "lossy", "down_compressor": TopK(ratio=0.3), "participation": "averaged"}),
+        Exact({"downlink": "snapshot", "down_compressor": Identity(), "model_bits": 0}),
+        Biased(0.02, PART, {"down_compressor": Identity()}, alike=False, options=SNAPSHOT | {"model_bits": 0}),
+        Biased(0.02, CODED, {"model_bits": 0}, alike=False, options=SNAPSHOT | {"down_compressor": Identity()}),
         Biased(0.01, DRIFT, ONE_STEP, alike=False, options={"drift_weight": 0.0}),
         Exact({"local_update": LocalMomentum(momentum=0.5)}),
         Exact({"local_update": AdamW(eps=1.0, memory="client")}),
@@ -172,7 +178,8 @@ def build(name, compressor, *options):
 def distances(algorithm, rounds):
     """|G| after every round."""
     played = islice(play(algorithm, PROBLEM, COHORT_SIZE), rounds)
-    return torch.tensor([PROBLEM.stationarity(algorithm.model(replica), algorithm) for replica, _, _ in played])
+    models = (algorithm.trained(replica, server) for replica, _, server in played)
+    return torch.tensor([PROBLEM.stationarity(model, algorithm) for model in models])
 
 
 def test_every_method_for_some_of_the_clients_is_in_the_table():

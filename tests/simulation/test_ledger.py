@@ -6,6 +6,7 @@ import torch
 from fedcef.compressors import RandK, TopK
 from fedcef.core.rng import round_key
 from fedcef.simulation.ledger import Column, Ledger, Sizes
+from fedcef.simulation.network.counting import handed_out
 from fedcef.simulation.snapshots import snapshot, whole
 from fedcef.wire import (
     Dense,
@@ -247,3 +248,21 @@ def test_a_ledger_is_a_value():
 
 def test_the_start_is_free():
     assert set(Ledger.empty(3, CPU).totals().values()) == {0}
+
+
+def test_messages_that_stand_alone_are_all_that_anyone_gets():
+    """However long a client was away; and between rounds the last of them again."""
+    column, replica = Column.empty(4, CPU), {"z": torch.ones(1000)}
+    for down, listeners in ((70, [0, 1]), (50, [0, 2]), (60, [1, 3])):
+        up = torch.tensor([5, 5])
+        sizes = Sizes.of(frame_nbytes, up, torch.tensor(down), replica, anyone_away=True, alone=True)
+        due = column.due(sizes, torch.tensor(listeners))
+        assert due.tolist() == [down, down]
+        column = column.add(sizes, torch.tensor(listeners))
+    assert (int(column.down), int(column.catch_up), int(column.up)) == (2 * 180, 0, 30)
+    ledger, due = handed_out(Ledger(column, column), replica, torch.tensor([0, 3]))
+    assert due.tolist() == [60, 0]
+    assert int(ledger.wire.down) == 360 + 60
+    again = Column.empty(4, CPU).with_tensors(column.tensors())
+    assert handed_out(Ledger(again, again), replica, torch.tensor([0, 3]))[1].tolist() == [60, 0]
+    assert int(column.copied().last) == 60

@@ -107,6 +107,12 @@ class Algorithm(ABC):
     hears_the_end: ClassVar[bool] = False
     """Whether, of a cohort, the participants must be told how their round ended, by `settled`; that is counted, too."""
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether a down-message says everything: `advance` makes the same replica of it from any earlier one, so that
+        a client that was away needs the last message and none of those it missed."""
+        return False
+
     def __post_init__(self) -> None:
         name = type(self).__name__
         for field, kind in (("local_update", LocalUpdate), ("server_update", ServerUpdate)):
@@ -233,8 +239,12 @@ class Algorithm(ABC):
         return client
 
     def model(self, replica: State) -> Vector:
-        """The point that is evaluated and deployed: (p,)."""
+        """The point that everyone knows as the model: (p,)."""
         return replica["z"]
+
+    def trained(self, replica: State, server: State) -> Vector:
+        """The point that the server evaluates and deploys, (p,): the model, unless it has a better one to itself."""
+        return self.model(replica)
 
     def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:
         """Scalars worth a column in the record of a run, from the replica and the mean of all clients' states."""

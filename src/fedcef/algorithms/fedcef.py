@@ -9,11 +9,13 @@ Optimization on Heterogeneous Data", Algorithm 1.  With α = local_lr, K = local
 
 and the server c ← c + mean Δ_i.  Everyone then sets z̃ = z - β c and z = prox_{βh}(z̃).
 
-Three ways to tell the clients: `dense` broadcasts z̃ as the paper does, and everyone rebuilds
+Four ways to tell the clients: `dense` broadcasts z̃ as the paper does, and everyone rebuilds
 c = (z - z̃)/β, which rounding makes inexact in float32; `increment` broadcasts the mean of the Δ_i, which
 is sparse, and from which everyone computes the same c, z̃ and z bit for bit; `lossy` keeps the true c on the server,
 broadcasts C'(c - ĉ) and has everyone, the server's z included, use ĉ ← ĉ + C'(c - ĉ) in place of c (EF21-BC on
 the control, docs/communication.md).  Then z is still the same everywhere and exactly structured by the prox.
+`snapshot` keeps both z and c on the server and broadcasts z in a few bits an entry (coded_model.py) and C'(c), from
+which clients take their steps.  Such a message stands alone: however long a client was away, it needs the last one.
 
 The paper has all clients in every round.  Where only a share s of them takes part, its c_i is stale for most.  So with
 `participation = "shared"` what the server knows of client i has a shared and an own part, known_i = κ c + ω Σ Δ_i with
@@ -54,6 +56,7 @@ import torch
 from torch import Tensor
 
 from fedcef.algorithms.algorithm import Algorithm, Message, Oracle, Received, State, Vector
+from fedcef.algorithms.coded_model import ModelBits, coded, decoded
 from fedcef.algorithms.local_steps import corrected_steps
 from fedcef.compressors import Compressor, TopK
 from fedcef.core.errors import ConfigError
@@ -70,10 +73,13 @@ class FedCEF(Algorithm):
 
     mixing: Fraction = 1.0
     """η: how much of a round's mean gradient enters v_i, or c where some clients are away."""
-    downlink: Literal["increment", "dense", "lossy"] = "increment"
-    """What the server sends: the sparse increment of c, z̃ as in the paper, or a compressed correction of c."""
+    downlink: Literal["increment", "dense", "lossy", "snapshot"] = "increment"
+    """What the server sends: the sparse increment of c, z̃ as in the paper, a compressed correction of c, or z and c
+    coded, in messages that stand alone."""
     down_compressor: Compressor = TopK(ratio=0.05)
-    """C', for the lossy downlink."""
+    """C', for the lossy downlink and for c in a snapshot."""
+    model_bits: ModelBits = 2
+    """Bits for an entry of z in a snapshot; 0 = all that it has."""
     drift_weight: UnitInterval = 1.0
     """The strength of the correction c - c_i in the local steps; 1 is the paper's, and the only exact one."""
     participation: Literal["shared", "averaged"] = "shared"
@@ -102,7 +108,7 @@ class FedCEF(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tells_changes and (
-            self.share < 1 or self.mixing < 1 or self.downlink == "dense" or self.metric == "adam"
+            self.share < 1 or self.mixing < 1 or self.downlink in ("dense", "snapshot") or self.metric == "adam"
         ):
             raise ConfigError(
                 "With algorithm.control = 'change' take all clients in every round, mixing = 1, the plain metric and "
@@ -110,8 +116,11 @@ class FedCEF(Algorithm):
             )
         if self.metric == "plain":
             return
-        if self.downlink == "dense":
-            raise ConfigError("The metric adam is made from c, which a dense downlink does not send; take increment.")
+        if self.downlink in ("dense", "snapshot"):
+            raise ConfigError(
+                f"The metric adam is made from c, round by round, which the downlink {self.downlink} does not send; "
+                "take increment or lossy."
+            )
         if not self.regularizer.elementwise:
             raise ConfigError(
                 "The metric adam scales every entry by itself, and the regulariser's proximal operator is not closed "
@@ -144,7 +153,11 @@ class FedCEF(Algorithm):
 
     @property
     def compressors_used(self) -> tuple[str, ...]:
-        return ("compressor", "down_compressor") if self.downlink == "lossy" else ("compressor",)
+        return ("compressor", "down_compressor") if self.downlink in ("lossy", "snapshot") else ("compressor",)
+
+    @property
+    def stands_alone(self) -> bool:
+        return self.downlink == "snapshot"
 
     @property
     def is_shared(self) -> bool:
@@ -157,9 +170,12 @@ class FedCEF(Algorithm):
     def replica_init(self, z0: Vector) -> State:
         names = ("c", "activity") if self._has_activity else ("c",)
         squares = {"v": z0.new_zeros(z0.shape), "n": z0.new_zeros(1)} if self.metric == "adam" else {}
-        return {"z": z0, **{name: z0.new_zeros(z0.shape) for name in names}, **squares}
+        start = {"start": z0} if self.stands_alone else {}
+        return {"z": z0, **{name: z0.new_zeros(z0.shape) for name in names}, **squares, **start}
 
     def server_init(self, z0: Vector) -> State:
+        if self.stands_alone:
+            return {"z": z0, "c": z0.new_zeros(z0.shape), "c_mean": z0.new_zeros(z0.shape)}
         return {} if self.downlink == "increment" else {"c": z0.new_zeros(z0.shape)}
 
     def client_init(self, z0: Vector) -> State:
@@ -201,6 +217,8 @@ class FedCEF(Algorithm):
         scale = self.mixing * (share / self.share) if self.is_shared else share  # fewer may reply than were asked
         if self.downlink == "increment":
             return {"increment": received.without_loss("delta", scale)}, {}
+        if self.stands_alone:
+            return self._snapshot(server, replica, received, scale)
         c_mean = server["c"] + share * mean  # of all clients' c_i, or of what they have told and the server has not
         c = self.known(replica["c"], server["c"]) + scale * mean if self.is_shared else c_mean
         if self.downlink == "lossy":
@@ -211,7 +229,25 @@ class FedCEF(Algorithm):
             return {"increment": self.down_compressor.compress(c - replica["c"], key)}, {"c": c_mean}
         return {"z_tilde": Dense(replica["z"] - self.move * c)}, {"c": c_mean}
 
+    def _snapshot(self, server: State, replica: State, received: Received, scale: Scalar) -> tuple[Message, State]:
+        """z and c coded, and the server's own after the round.
+
+        Clients knew C'(c), so what they told of is their mean gradient as it is by that; c is its running mean.
+        """
+        mean = received.mean["delta"]
+        c = c_mean = server["c_mean"] + received.share * mean
+        if self.is_shared:
+            c = (1 - scale) * server["c"] + scale * (self.known(replica["c"], server["c_mean"]) + mean)
+        z = self.regularizer.prox(server["z"] - self.move * c, self.step)
+        key = Key(received.key, received.key)
+        one, other = (Key(part, part) for part in (key.of_part(0), key.of_part(1)))
+        down = coded(z, replica["start"], self.model_bits, one) | {"c": self.down_compressor.compress(c, other)}
+        return down, {"z": z, "c": c, "c_mean": c_mean}
+
     def advance(self, replica: State, down: Message) -> State:
+        if self.stands_alone:
+            start = replica["start"]
+            return {"z": decoded(down, start), "c": down["c"].dense(), "start": start}
         if self.downlink == "dense":
             z_tilde = down["z_tilde"].dense()
             return {"z": self.regularizer.prox(z_tilde, self.step), "c": (replica["z"] - z_tilde) / self.move}
@@ -238,15 +274,18 @@ class FedCEF(Algorithm):
         whole = (1 - self.metric_memory**n).clamp(min=1 - self.metric_memory)
         return torch.where(n > 0, 1 / ((squares["v"] / whole).sqrt() + self.metric_floor), 0.0)
 
+    def trained(self, replica: State, server: State) -> Vector:
+        return server["z"] if self.stands_alone else replica["z"]
+
     @property
     def _has_activity(self) -> bool:
-        return self.index_code == "context" and self.downlink != "dense"
+        return self.index_code == "context" and self.downlink not in ("dense", "snapshot")
 
     def contexts(self, replica: State) -> Contexts:
         if self.index_code == "plain":
             return {}
         context = Context.of(*(replica[name] for name in ("c", "activity") if name in replica))
-        return {"delta": context, "increment": context}
+        return {"delta": context} if self.stands_alone else {"delta": context, "increment": context}
 
     def diagnostics(self, replica: State, mean: State) -> dict[str, Tensor]:
         return {"control_gap": (replica["c"] - self.known(replica["c"], mean.get("c_i", replica["c"]))).norm()}

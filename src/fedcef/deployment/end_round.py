@@ -101,14 +101,16 @@ def end_round(
     return EndedRound(frame, down, replica, server)
 
 
-def count(ledger: Ledger, accepted: Sequence[AcceptedReply], ended: EndedRound, listeners: Sequence[int]) -> Ledger:
+def count(
+    ledger: Ledger, accepted: Sequence[AcceptedReply], ended: EndedRound, listeners: Sequence[int], alone: bool
+) -> Ledger:
     """The ledger after a round, by the simulator's rules; `listeners` are those who hear of it before the next one."""
     who = torch.tensor(listeners, dtype=torch.int64)
     away = ledger.anyone_away(who)
     up = torch.tensor([len(one.result.frame) for one in accepted])
-    wire = Sizes.of(frame_nbytes, up, torch.tensor(len(ended.frame)), ended.replica, away)
+    wire = Sizes.of(frame_nbytes, up, torch.tensor(len(ended.frame)), ended.replica, away, alone)
     up = torch.stack([frame_paper_nbytes(one.message) for one in accepted])
-    paper = Sizes.of(frame_paper_nbytes, up, frame_paper_nbytes(ended.down), ended.replica, away)
+    paper = Sizes.of(frame_paper_nbytes, up, frame_paper_nbytes(ended.down), ended.replica, away, alone)
     return ledger.add(wire, paper, who)
 
 

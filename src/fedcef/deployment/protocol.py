@@ -70,16 +70,16 @@ class Protocol:
     def follow(self, seen: int, replica: State, frame: bytes) -> tuple[int, State]:
         """How many rounds a replica has seen, and itself, after one frame: the next entry of the log, or a snapshot.
 
-        An entry that does not come next, or a snapshot of an earlier round, changes nothing.
+        An entry that does not come next and does not stand alone, or anything earlier, changes nothing.
         """
         kind, round_ = head_of(frame)
         if kind == FrameKind.STATE and round_ >= seen:
             message = decode(frame, max_dim=self.longest).message
             return round_, {name: payload.dense() for name, payload in message.items()}
-        if kind == FrameKind.DOWN and round_ == seen:
+        if kind == FrameKind.DOWN and (round_ == seen or (self.algorithm.stands_alone and round_ > seen)):
             contexts = self.algorithm.contexts(replica)
             entry = decode(frame, max_dim=self.longest, contexts=contexts, max_relayed=self.num_clients)
-            return seen + 1, self.advance(replica, entry)
+            return round_ + 1, self.advance(replica, entry)
         return seen, replica
 
     def up_parts(self) -> dict[str, int]:

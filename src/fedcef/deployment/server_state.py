@@ -125,6 +125,8 @@ class ServerState:
 
     def frames_since(self, have: int | None) -> tuple[bytes, ...]:
         """What brings a replica that has seen so many rounds up to date, by the ledger's rule; None: a snapshot."""
+        if self.protocol.algorithm.stands_alone and self.round and have != self.round:
+            return (self.log[self.round - 1],)
         missed = None if have is None else self.log.since(have)
         if missed is not None and len(missed) <= 1:
             fits = sum(map(len, missed)) <= self.whole_size
@@ -135,7 +137,7 @@ class ServerState:
 
     def model(self) -> Tensor:
         """The trained model so far, (p,): the current point, or the running mean."""
-        return trained_model(self.average, self.protocol.algorithm.model(self.replica))
+        return trained_model(self.average, self.protocol.algorithm.trained(self.replica, self.server))
 
     def statistics(self) -> Tensor | None:
         """The running statistics that go with that model, (q,), where they are averaged."""
@@ -244,10 +246,11 @@ class ServerState:
         for one in accepted:
             self.last[one.client] = one.result.stamp
             self.have[one.client] = self.round
-        self.ledger = count(self.ledger, accepted, ended, note["listeners"])
+        alone = self.protocol.algorithm.stands_alone
+        self.ledger = count(self.ledger, accepted, ended, note["listeners"], alone)
         self.replica, self.server, self.note = ended.replica, ended.server, note
         round_ = self.protocol.rounds.at(self.round)
-        model = round_.scheduled(self.protocol.algorithm).model(self.replica)
+        model = round_.scheduled(self.protocol.algorithm).trained(self.replica, self.server)
         self.average = running_mean(
             self.average, model, round_.number, self.protocol.settings.averaging, self.replica.get(STATISTICS)
         )

@@ -76,7 +76,8 @@ class Engine:
         told = self.told(round_)
         settle = None if told is None else partial(algorithm.settled, replica=replica)
         clients, finite = commit(state.clients, round_.clients, proposed, settle)
-        sizes = state.ledger.sizes(up, down, replica, listeners, algorithm.contexts(state.replica))
+        contexts = algorithm.contexts(state.replica)
+        sizes = state.ledger.sizes(up, down, replica, listeners, contexts, alone=algorithm.stands_alone)
         after = RunState(
             replica=replica,
             server={**server, **kept},
@@ -84,7 +85,7 @@ class Engine:
             ledger=state.ledger.add(*sizes, listeners, told),
             average=running_mean(
                 state.average,
-                algorithm.model(replica),
+                algorithm.trained(replica, server),
                 round_.number,
                 self.rounds.training.averaging,
                 replica.get(STATISTICS),

@@ -4,7 +4,8 @@ Uplink: every participant's frame.  Downlink: the participants of the *next* rou
 the last frame alone gets it, or the replica with all its entries if that is smaller; with all clients in every round
 that is one frame for each client and round, as the paper counts.  Who was away for longer gets the frames that it
 missed or a snapshot of the replica without its zeros, whichever is smaller.  What that takes beyond a fresh frame is
-counted once more by itself, as catch-up.  The first hand-out of the start point is not counted.
+counted once more by itself, as catch-up.  Where a method's messages stand alone, everyone gets the last one.  The first
+hand-out of the start point is not counted.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Sizes(NamedTuple):
     """Of the replica after the round with all its entries: ()."""
     snapshot: Tensor
     """Of that replica without its zeros: ()."""
+    alone: bool = False
+    """Whether the down-message stands alone, and so is what there is to send for the replica."""
 
     @property
     def fresh(self) -> Tensor:
@@ -44,8 +47,12 @@ class Sizes(NamedTuple):
         return torch.minimum(self.down, self.whole)
 
     @classmethod
-    def of(cls, count: Count, up: Tensor, down: Tensor, replica: State, anyone_away: bool) -> Sizes:
+    def of(
+        cls, count: Count, up: Tensor, down: Tensor, replica: State, anyone_away: bool, alone: bool = False
+    ) -> Sizes:
         """The sizes of a round that ended in this replica; a snapshot is measured only if someone may need one."""
+        if alone:
+            return cls(up, down, down, down, alone)
         dense = count(whole(replica))
         return cls(up, down, dense, count(snapshot(replica)) if anyone_away else dense)
 
@@ -65,6 +72,8 @@ class Column:
     catch_up: Tensor | None = None
     """Of what went down, the part that clients got because they were away, beyond a fresh frame each: (); None before
     the first round that counts it, be it the run's first or the first after a snapshot of an earlier version."""
+    last: Tensor | None = None
+    """The length of the last down-message, where those stand alone and nobody is sent more: ()."""
 
     @classmethod
     def empty(cls, num_clients: int, device: torch.device) -> Column:
@@ -94,6 +103,7 @@ class Column:
             log=log,
             marks=marks.moved(listeners, log),
             catch_up=beyond if self.catch_up is None else self.catch_up + beyond,
+            last=sizes.down if sizes.alone else self.last,
         )
 
     def due(self, sizes: Sizes, listeners: Tensor, told: Tensor | None = None) -> Tensor:
@@ -103,13 +113,13 @@ class Column:
 
     def copied(self) -> Column:
         """The same column in memory of its own."""
-        catch_up = None if self.catch_up is None else self.catch_up.clone()
-        return Column(self.up.clone(), self.down.clone(), self.log.clone(), self.marks.copied(), catch_up)
+        others = (None if one is None else one.clone() for one in (self.catch_up, self.last))
+        return Column(self.up.clone(), self.down.clone(), self.log.clone(), self.marks.copied(), *others)
 
     def tensors(self) -> State:
         """The column as named tensors."""
-        catch_up = {} if self.catch_up is None else {"catch_up": self.catch_up}
-        return {"up": self.up, "down": self.down, "log": self.log, **self.marks.tensors(), **catch_up}
+        others = {name: one for name, one in (("catch_up", self.catch_up), ("last", self.last)) if one is not None}
+        return {"up": self.up, "down": self.down, "log": self.log, **self.marks.tensors(), **others}
 
     def with_tensors(self, tensors: State) -> Column:
         """The column that `tensors` gave these for; raises ValueError if they are of another problem."""
@@ -117,12 +127,15 @@ class Column:
         for name, total in totals.items():
             if total is None or total.shape != () or total.dtype != torch.int64:
                 raise ValueError(f"ledger/{name} differs")
-        marks = {name: tensor for name, tensor in tensors.items() if name not in (*totals, "catch_up")}
-        return Column(**totals, marks=self.marks.with_tensors(marks), catch_up=tensors.get("catch_up"))  # type: ignore[arg-type]
+        others = {name: tensors.get(name) for name in ("catch_up", "last")}
+        marks = {name: tensor for name, tensor in tensors.items() if name not in totals | others}
+        return Column(**totals, marks=self.marks.with_tensors(marks), **others)  # type: ignore[arg-type]
 
     def _sent(self, sizes: Sizes, have: Tensor) -> Tensor:
         """What brings clients that have so much of the log up to date after a round."""
         missing = self.log + sizes.down - have
+        if self.last is not None and not sizes.alone:  # handed out between rounds
+            missing = torch.minimum(missing, self.last)
         return torch.minimum(missing, torch.where(have < self.log, sizes.snapshot, sizes.whole))
 
 
@@ -145,14 +158,20 @@ class Ledger:
         return Ledger(self.wire.add(wire, listeners, told), self.paper.add(paper, listeners, told))
 
     def sizes(
-        self, up: Message, down: Message, replica: State, listeners: Tensor, contexts: Contexts = NOTHING
+        self,
+        up: Message,
+        down: Message,
+        replica: State,
+        listeners: Tensor,
+        contexts: Contexts = NOTHING,
+        alone: bool = False,
     ) -> tuple[Sizes, Sizes]:
         """A round with these messages, coded with these contexts, which ended in this replica, by both counts."""
         some = len(listeners) < self.wire.marks.num_clients
         up_and_down = frame_nbytes(up, contexts), frame_nbytes(down, contexts)
-        wire = Sizes.of(frame_nbytes, *up_and_down, replica, anyone_away=some)
+        wire = Sizes.of(frame_nbytes, *up_and_down, replica, some, alone)
         up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
-        return wire, Sizes.of(frame_paper_nbytes, *up_and_down, replica, anyone_away=some)
+        return wire, Sizes.of(frame_paper_nbytes, *up_and_down, replica, some, alone)
 
     def add_round(
         self,

@@ -23,7 +23,7 @@ from fedcef.core.threads import is_small, single_thread
 from fedcef.core.training import Training
 from fedcef.oracles.oracle import GradientOracle, make_oracle
 from fedcef.problems.problem import Problem
-from fedcef.simulation.aiming import hear, is_reached
+from fedcef.simulation.aiming import hear, is_over
 from fedcef.simulation.attacks import attacker_for, poisoned
 from fedcef.simulation.averaging import trained_model, trained_statistics
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
@@ -236,7 +236,7 @@ class Simulation:
 
     def _current_spender(self) -> Spender | None:
         spending = self.state.spending
-        return self._chooser.spender(spending.choice) if self._chooser and spending else self.spender
+        return self._chooser.spender(spending) if self._chooser and spending else self.spender
 
     def notes(self) -> tuple[str, ...]:
         """What is to be told of the last round."""
@@ -245,7 +245,7 @@ class Simulation:
     def chosen(self) -> str:
         """What the run chose by itself, in a sentence; nothing where it chooses nothing or has not yet."""
         spending = self.state.spending
-        return self._chooser.sentence(spending.choice) if self._chooser and spending and spending.choice else ""
+        return self._chooser.sentence(spending) if self._chooser and spending and spending.choice else ""
 
     @property
     def listens(self) -> bool:
@@ -254,8 +254,8 @@ class Simulation:
 
     @property
     def is_done(self) -> bool:
-        """Whether the target is reached, if there is one."""
-        return self.listens and self._auto is not None and is_reached(self.state.spending, self._auto.target)
+        """Whether the run ends before its last round: the target is reached, or it has had the rounds it planned."""
+        return self._auto is not None and is_over(self.state.spending, self._auto.target, self.round)
 
     def hear(self, record: Mapping[str, Any]) -> str:
         """The record of the last round, for a run with a target; returns what is to be said of it, mostly nothing."""
@@ -272,7 +272,7 @@ class Simulation:
 
     def model(self) -> Tensor:
         """The trained model so far, (p,): the current point, or the running mean."""
-        return trained_model(self.state.average, self.algorithm.model(self.replica))
+        return trained_model(self.state.average, self.algorithm.trained(self.replica, self.state.server))
 
     def statistics(self) -> Tensor | None:
         """The running statistics that go with that model, (q,), where they are averaged."""

@@ -1,0 +1,75 @@
+"""Down-messages that stand alone, over a deployment: the simulator's bits, and one message for whoever comes back."""
+
+import pytest
+import torch
+
+from fedcef.deployment.messages import OVERHEAD, decode_order
+from fedcef.wire import FrameKind, head_of, split
+
+from .loopback import Loopback
+from .setting import equal, simulation, small_settings
+
+
+def settings_of(**changes):
+    method = {"algorithm": {"name": "fedcef", "downlink": "snapshot", "mixing": 0.5, "index_code": "context"}}
+    signs = {"name": "topk", "ratio": 0.2, "values": "sign"}
+    cohorts = {"num_clients": 6, "clients_per_round": 2, "rounds": 9}
+    return small_settings(**{**method, "compressor": signs, "down_compressor": signs, **cohorts, **changes})
+
+
+@pytest.mark.parametrize("cohort", [2, 6])
+def test_a_deployment_is_the_simulation(tmp_path, cohort):
+    settings = settings_of(clients_per_round=cohort)
+    deployed, simulated = Loopback(settings, tmp_path), simulation(settings)
+    down = 0
+    for _ in range(settings.rounds):
+        deployed.play()
+        simulated.step()
+        record, counted = deployed.records[-1], simulated.ledger.totals()
+        assert equal(deployed.server.state.replica, simulated.replica)
+        assert equal(deployed.server.state.server, simulated.server)
+        assert torch.equal(deployed.server.state.model(), simulated.model())
+        assert {name: record[name] for name in counted} == counted
+        assert record["transport_down_bytes"] == down + cohort * record["round"] * OVERHEAD
+        down = counted["wire_down_bytes"]
+    assert deployed.outcomes.keys() == {"accepted"}
+    assert equal(deployed.table(), simulated.clients)
+    assert counted["wire_catch_up_bytes"] == 0
+
+
+def test_whoever_was_away_gets_the_last_message_alone(tmp_path):
+    loop = Loopback(settings_of(clients_per_round=2), tmp_path)
+    away = 0
+    for number in range(9):
+        for client, order in loop.server.start_round(loop.now).items():
+            order = decode_order(order)
+            assert [head_of(frame) for frame in order.frames] == ([(FrameKind.DOWN, number - 1)] if number else [])
+            have = loop.server.state.have[client]
+            away += number - (have or 0) > 1
+        loop.play()
+    assert away > 4
+
+
+def test_a_run_recovers_from_its_folder(tmp_path):
+    """Its server anew after every round, with a log of which the snapshot has all but the end."""
+    settings = settings_of(snapshot_every=2)
+    loop = Loopback(settings, tmp_path)
+    for _ in range(9):
+        loop.play()
+        loop.server = loop._opened()
+    simulated = simulation(settings)
+    for _ in range(9):
+        simulated.step()
+    assert equal(loop.server.state.replica, simulated.replica)
+    frames, _ = split((tmp_path / "server" / "round_log.bin").read_bytes())
+    assert len(frames) < 9
+
+
+def test_a_client_passes_over_earlier_messages(tmp_path):
+    loop = Loopback(settings_of(snapshot_every=0), tmp_path).run()
+    log = [bytes(frame) for frame in split((tmp_path / "server" / "round_log.bin").read_bytes())[0]]
+    protocol = loop.server.protocol
+    with torch.no_grad():
+        seen, replica = protocol.follow(0, protocol.start(), log[-1])
+        assert (seen, protocol.follow(seen, replica, log[3])) == (9, (9, replica))
+    assert equal(replica, loop.server.state.replica)

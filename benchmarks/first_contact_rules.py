@@ -150,7 +150,10 @@ class OwnGradient(FedCEF):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WarmMixing(Shifted):
-    """c is at first the mean of all cohorts so far, as η_t = max(η, a/(t + a)); ω is at most η/s."""
+    """c is at first the mean of all cohorts so far, as η_t = max(η, a/(t + a)).
+
+    ω is at most η/s, and the downlink any but `snapshot`.
+    """
 
     slow: Positive = 1.0
     """a: about how many rounds it takes until η_t is half of what it was."""

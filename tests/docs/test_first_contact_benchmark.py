@@ -191,6 +191,17 @@ def test_mixing_begins_at_one_and_falls_to_its_own(rules):
     torch.testing.assert_close(simulation.replica["c"], some.mean(0), rtol=0, atol=1e-12)
 
 
+def test_first_rounds_are_denser_and_shorter_until_they_are_over(rules):
+    usual = method(server_lr=2.0, down_compressor=TopK(ratio=0.2))
+    steps = rules.as_kind(rules.WarmStep, usual, rounds=4)
+    assert [steps.in_round(torch.tensor(t)).server_lr for t in range(6)] == [0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
+    for both_ways in (False, True):
+        kind = rules.as_kind(rules.DenserStart, usual, times=2.0, rounds=2, both_ways=both_ways)
+        found = [kind.in_round(torch.tensor(t)) for t in range(4)]
+        assert [now.compressor.ratio for now in found] == [0.6, 0.6, 0.3, 0.3]
+        assert [now.down_compressor.ratio for now in found] == ([0.4, 0.4] if both_ways else [0.2, 0.2]) + [0.2, 0.2]
+
+
 def test_with_all_clients_nothing_changes(rules):
     exact, biased = kinds(rules, method())
     usual = method().for_share(1.0)

@@ -72,6 +72,29 @@ def test_settings_outside_the_theorem_are_named():
     assert not found.applies
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("local_update.name=momentum", "local_update momentum"),
+        ("algorithm.control=direction", "control direction"),
+        ("algorithm.metric=adam", "metric adam"),
+        ("algorithm.downlink=lossy", "lossy downlink"),
+        ("algorithm.downlink=snapshot", "snapshot downlink"),
+        ("attack.name=sign_flip", "attack"),
+    ],
+)
+def test_what_departs_from_algorithm_1_is_named(change, said):
+    found = check_theorem("lasso", [*SMALL, change])
+    (condition,) = (each for each in found.conditions if each.what == "Algorithm 1 as it is")
+    assert condition.value == said
+    assert not condition.met
+
+
+def test_the_papers_own_downlink_and_the_increment_are_algorithm_1():
+    for downlink in ("dense", "increment"):
+        assert "Algorithm 1 as it is" not in unmet(check_theorem("lasso", [*SMALL, f"algorithm.downlink={downlink}"]))
+
+
 def test_networks_with_kinks_and_unbounded_regularisers_are_named():
     found = check_theorem("demo", ["num_clients=2", "regularizer.name=elastic_net"], samples=8)
     assert {"every f_i is smooth", "|h'| is bounded, B_h"} <= set(unmet(found))

@@ -11,6 +11,7 @@ from fedcef.algorithms import FedCEF
 from fedcef.compressors import Auto
 from fedcef.core.parts import described
 from fedcef.core.schedules import SCHEDULES
+from fedcef.optimizers import LOCAL_UPDATES
 from fedcef.problems.problem import Problem
 from fedcef.runs.settings import Settings
 from fedcef.theory.theorem import Setting
@@ -36,13 +37,18 @@ def premises(config: Settings, problem: Problem, algorithm: FedCEF, q2: float | 
     schedules = sorted({described(s, SCHEDULES)["name"] for s in (config.local_schedule, config.server_schedule)})
     kinks = sorted({type(m).__name__ for m in problem.model.modules() if isinstance(m, _KINKED)})
     biases = {"clipped": config.clip_norm > 0, "augmented": problem.augment is not None}
+    update = described(algorithm.local_update, LOCAL_UPDATES)["name"]
     departures = {
-        "lossy downlink": algorithm.downlink == "lossy",
+        f"{algorithm.downlink} downlink": algorithm.downlink not in ("increment", "dense"),
+        f"local_update {update}": update != "sgd",
+        f"control {algorithm.control}": algorithm.control != "gradient",
+        f"metric {algorithm.metric}": algorithm.metric != "plain",
         f"drift_weight {algorithm.drift_weight:g}": algorithm.drift_weight != 1,
         "budget": config.budget > 0,
         "compressor auto": isinstance(algorithm.compressor, Auto),
         "privacy": config.privacy is not None,
         "aggregation": not config.aggregation.is_mean(everyone),
+        "attack": config.attack is not None,
     }
     return [
         _without("every f_i is smooth", kinks),

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedcef.algorithms import FedCEF
+from fedcef.algorithms import FedCEF, FedPAQ
 from fedcef.algorithms.coded_model import coded, decoded
 from fedcef.compressors import Identity, TopK
 from fedcef.compressors.rotations import TYPICAL
 from fedcef.core.errors import ConfigError
 from fedcef.core.rng import Key, round_key
+from fedcef.optimizers import Momentum
 from fedcef.regularizers import L1, Zero
 
 from .setting import Quadratics, deploy, play, received, settle, simulate
@@ -168,3 +169,29 @@ def test_errors_of_many_rounds_average_out():
 def test_what_needs_every_message_is_refused(options):
     with pytest.raises(ConfigError, match="increment or lossy"):
         snapshots(**options)
+
+
+@pytest.mark.parametrize("compressor", [Identity(), TopK(ratio=0.3)])
+def test_fedpaq_takes_its_steps_from_what_was_sent(compressor):
+    """The server's z moves by the changes that clients make from the coded one, which any replica becomes."""
+    algorithm = FedPAQ(**COMMON, compressor=compressor, model_bits=2)
+    plain = FedPAQ(**COMMON, compressor=compressor)
+    assert (algorithm.stands_alone, plain.stands_alone) == (True, False)
+    z0 = PROBLEM.z0
+    replica, server, z = algorithm.replica_init(z0), algorithm.server_init(z0), z0
+    for t in range(5):
+        at = {"z": replica["z"]}
+        up, _ = plain.local(at, {}, PROBLEM.oracle, round_key(0, t, torch.arange(6)))
+        z = plain.server_step({}, {"z": z}, received(up, t))[0]["z"].dense()
+        again, _ = algorithm.local(replica, {}, PROBLEM.oracle, round_key(0, t, torch.arange(6)))
+        down, server = algorithm.server_step(server, replica, received(again, t))
+        replica = algorithm.advance(replica, down)
+        assert torch.equal(algorithm.trained(replica, server), z)
+        assert not torch.equal(replica["z"], z)
+        assert all(torch.equal(v, replica[n]) for n, v in algorithm.advance(algorithm.replica_init(z0), down).items())
+
+
+def test_fedpaq_with_a_server_update_and_a_coded_model():
+    algorithm = FedPAQ(**COMMON, compressor=Identity(), model_bits=4, server_update=Momentum(momentum=0.5))
+    *_, (_, _, server) = islice(play(algorithm, PROBLEM), 5)
+    assert set(server) > {"z"}

@@ -20,6 +20,10 @@ METHODS = {
         "algorithm": {"name": "fedcef", "downlink": "lossy"},
         "down_compressor": {"name": "topk", "ratio": 0.2},
     },
+    "fedcef snapshot": {
+        "algorithm": {"name": "fedcef", "downlink": "snapshot"},
+        "down_compressor": {"name": "topk", "ratio": 0.2},
+    },
     "fedcef randk": {"compressor": {"name": "randk", "ratio": 0.2}},
     "fedcef qsgd": {"compressor": {"name": "qsgd"}},
     "zhang": {"algorithm": {"name": "zhang"}, "compressor": {"name": "identity"}},

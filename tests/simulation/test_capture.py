@@ -91,7 +91,7 @@ def common(**options):
     return {"local_lr": 0.01, "local_steps": 3, "regularizer": L1(0.05), **options}
 
 
-@pytest.mark.parametrize("downlink", ["increment", "dense", "lossy"])
+@pytest.mark.parametrize("downlink", ["increment", "dense", "lossy", "snapshot"])
 @pytest.mark.parametrize("cohort", [0, 2])
 def test_contexts_and_running_means_read_nothing_back(downlink, cohort):
     options = common(compressor=TopK(ratio=0.2), downlink=downlink, index_code="context")

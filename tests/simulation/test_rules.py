@@ -71,7 +71,7 @@ def test_fedavg_steps_by_the_median_of_changes():
         assert torch.allclose(simulation.model(), expected, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("downlink", ["increment", "dense", "lossy"])
+@pytest.mark.parametrize("downlink", ["increment", "dense", "lossy", "snapshot"])
 @pytest.mark.parametrize("cohort", [5, 3])
 @pytest.mark.parametrize(
     ("rule", "by_hand"),

@@ -28,6 +28,7 @@ from fedcef.deployment.protocol import Protocol
 from fedcef.deployment.refusals import in_common
 from fedcef.deployment.secure_sums import encode_total
 from fedcef.deployment.server_state import Evaluate, ServerState
+from fedcef.deployment.simulated_only import refuse_simulated_sections
 from fedcef.problems.problem import Problem
 from fedcef.runs.deployment_settings import DeploymentSettings
 from fedcef.runs.experiments import load_settings
@@ -75,6 +76,7 @@ class Coordinator:
             disk: How files are written.
             tell: Called with a sentence about what a person should know.
         """
+        refuse_simulated_sections(settings)
         disk = disk or PrivateDisk()
         folder, protocol = RunFolder.new(path, disk), Protocol(settings, problem)
         clients_needed(protocol, deployment or settings.deployment)  # what cannot run leaves no folder behind

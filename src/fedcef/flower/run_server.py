@@ -13,10 +13,11 @@ from types import FrameType
 from flwr.supercore.run import RunNotRunningException
 from httpx import TransportError
 
-from fedcef.core.errors import ConfigError, DivergedError, FedcefError, RunError
+from fedcef.core.errors import DivergedError, FedcefError, RunError
 from fedcef.deployment import Coordinator, without_data
 from fedcef.deployment.changed_settings import accept_changes
 from fedcef.deployment.measures import measures_of
+from fedcef.deployment.simulated_only import refuse_simulated_sections
 from fedcef.flower.mail import Grid
 from fedcef.flower.round_loop import RoundLoop, Stopped
 from fedcef.flower.settings import Values, experiment, resumed, run_folder
@@ -115,9 +116,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _begun(settings: Settings, path: Path) -> Coordinator:
-    for section, why in {"network": "has a network of its own", "stop": "plays all its rounds"}.items():
-        if getattr(settings, section) is not None:
-            raise ConfigError(f"[{section}] is for simulations, and a deployment {why}; leave it out.")
+    refuse_simulated_sections(settings)  # before anything is loaded
     problem = settings.build_problem(())
     evaluate = measures_of(settings, problem)
     return Coordinator.new(settings, without_data(problem), path, evaluate=evaluate, tell=tell)

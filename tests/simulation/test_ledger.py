@@ -71,6 +71,11 @@ def test_the_paper_s_gigabytes_with_top_k(run, ratio, count, total, gigabytes):
     assert total == (8 * count + 4 * run["dim"]) * run["n"] * run["rounds"]
 
 
+def played(ledger, up, down, replica, listeners):
+    """The ledger after a round with these messages."""
+    return ledger.add(*ledger.sizes(up, down, replica, listeners), listeners)
+
+
 def test_full_participation_is_one_frame_for_each_client_and_round():
     n, dim, ledger = 3, 40, Ledger.empty(3, CPU)
     everyone = torch.arange(n)
@@ -80,7 +85,7 @@ def test_full_participation_is_one_frame_for_each_client_and_round():
         kind = RandK(ratio=0.2) if t % 2 else TopK(ratio=0.2)
         up = {"delta": kind.compress(x, round_key(0, t, everyone))}
         down = {"increment": Nonzeros(up["delta"].dense().mean(0))}
-        ledger = ledger.add_round(up, down, {"z": torch.ones(dim), "c": torch.ones(dim)}, everyone)
+        ledger = played(ledger, up, down, {"z": torch.ones(dim), "c": torch.ones(dim)}, everyone)
         expected["wire_up_bytes"] += sum(len(encode({"delta": p}, FrameKind.UP, t)) for p in up["delta"].rows())
         expected["wire_down_bytes"] += n * len(encode(down, FrameKind.DOWN, t))
         expected["paper_up_bytes"] += n * 8 * (4 if t % 2 else 8)  # Rand-k sends no indices
@@ -138,7 +143,7 @@ def test_partial_participation_in_both_columns():
     up, down = {"delta": Dense(torch.ones(1, dim))}, {"increment": Nonzeros(increment)}
     replica = {"z": torch.ones(dim)}
     for listeners in ([0], [0], [1]):
-        ledger = ledger.add_round(up, down, replica, torch.tensor(listeners))
+        ledger = played(ledger, up, down, replica, torch.tensor(listeners))
     frame = len(encode(down, FrameKind.DOWN, 0))
     dense = len(encode({"z": Dense(replica["z"])}, FrameKind.STATE, 0))
     assert frame < dense < 3 * frame
@@ -158,7 +163,7 @@ def test_a_snapshot_goes_without_its_zeros_to_who_was_away():
     z[::50] = 1.5
     up, down = {"delta": Dense(torch.ones(1, dim))}, {"z": Dense(z)}
     for listeners in ([0], [0], [1]):
-        ledger = ledger.add_round(up, down, {"z": z}, torch.tensor(listeners))
+        ledger = played(ledger, up, down, {"z": z}, torch.tensor(listeners))
     frame, small = len(encode(down, FrameKind.DOWN, 0)), len(encode(snapshot({"z": z}), FrameKind.STATE, 3))
     assert small < frame / 20
     assert ledger.totals() == {
@@ -210,7 +215,7 @@ def test_counts_do_not_overflow_32_bits():
 def after(ledger, rounds):
     for t in rounds:
         up = {"delta": Dense(torch.ones(2, 10 + t))}
-        ledger = ledger.add_round(up, {"z": Dense(torch.ones(10))}, {"z": torch.ones(40)}, torch.tensor([t % 3, 3]))
+        ledger = played(ledger, up, {"z": Dense(torch.ones(10))}, {"z": torch.ones(40)}, torch.tensor([t % 3, 3]))
     return ledger
 
 

@@ -173,18 +173,6 @@ class Ledger:
         up_and_down = frame_paper_nbytes(up), frame_paper_nbytes(down)
         return wire, Sizes.of(frame_paper_nbytes, *up_and_down, replica, some, alone)
 
-    def add_round(
-        self,
-        up: Message,
-        down: Message,
-        replica: State,
-        listeners: Tensor,
-        contexts: Contexts = NOTHING,
-        told: Tensor | None = None,
-    ) -> Ledger:
-        """The ledger after a round with these messages, coded with these contexts, which ended in this replica."""
-        return self.add(*self.sizes(up, down, replica, listeners, contexts), listeners, told)
-
     def anyone_away(self, listeners: Tensor) -> bool:
         """Whether one of these clients missed more than the round to come, read back."""
         return any(bool((column.marks.of(listeners) < column.log).any()) for column in (self.wire, self.paper))

@@ -78,6 +78,20 @@ def test_what_a_server_cannot_measure_is_told(served, tmp_path, capsys):
     assert "the records of this run have no gap" in " ".join(capsys.readouterr().err.split())
 
 
+def test_measures_of_samples_that_only_clients_have_are_told(monkeypatch):
+    from fedcef.deployment import without_data
+    from fedcef.flower import run_server
+
+    said = []
+    monkeypatch.setattr(run_server, "tell", said.append)
+    settings = small_settings("fedcef", eval={"per_client": True})
+    problem = settings.build_problem()
+    for known in (problem, without_data(problem)):
+        run_server._measures(settings, known)
+    (sentence,) = said
+    assert sentence.startswith("eval.per_client: these measures are of the clients' own samples")
+
+
 def test_a_mistake_is_one_sentence(tmp_path, capsys):
     grid = InProcessGrid(client_app, {"experiment": "nothing"}, state=tmp_path, clients=0)
     with pytest.raises(FedcefError):

@@ -16,12 +16,14 @@ from httpx import TransportError
 from fedcef.core.errors import DivergedError, FedcefError, RunError
 from fedcef.deployment import Coordinator, without_data
 from fedcef.deployment.changed_settings import accept_changes
-from fedcef.deployment.measures import measures_of
+from fedcef.deployment.measures import measures_of, unmeasured
+from fedcef.deployment.server_state import Evaluate
 from fedcef.deployment.simulated_only import refuse_simulated_sections
 from fedcef.flower.mail import Grid
 from fedcef.flower.round_loop import RoundLoop, Stopped
 from fedcef.flower.settings import Values, experiment, resumed, run_folder
 from fedcef.flower.telling import End, end, show, show_round, tell
+from fedcef.problems.problem import Problem
 from fedcef.runs.experiments import load_settings
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.kinds import refuse_simulated
@@ -118,7 +120,7 @@ def _in_words(error: Exception) -> str:
 def _begun(settings: Settings, path: Path) -> Coordinator:
     refuse_simulated_sections(settings)  # before anything is loaded
     problem = settings.build_problem(())
-    evaluate = measures_of(settings, problem)
+    evaluate = _measures(settings, problem)
     return Coordinator.new(settings, without_data(problem), path, evaluate=evaluate, tell=tell)
 
 
@@ -126,10 +128,17 @@ def _recovered(settings: Settings, path: Path) -> Coordinator:
     problem = settings.build_problem(())
     if said := accept_changes(path, load_settings(str(RunFolder.open(path).config)), settings, without_data(problem)):
         tell(said)
-    evaluate = measures_of(settings, problem)
+    evaluate = _measures(settings, problem)
     return Coordinator.recover(
         path, without_data(problem), deployment=settings.deployment, evaluate=evaluate, tell=tell
     )
+
+
+def _measures(settings: Settings, problem: Problem) -> Evaluate:
+    """What the server records, having said what it cannot."""
+    if said := unmeasured(settings, problem):
+        tell(said)
+    return measures_of(settings, problem)
 
 
 def _resume(path: Path) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcef.core.errors import RunError
 from fedcef.report.data.link_time import ClientLink
-from fedcef.report.data.names import METRICS, dataset_title, metric_title
+from fedcef.report.data.names import AT_MOST_1, METRICS, dataset_title, metric_title
 from fedcef.report.data.records import Column, RunRecord
 from fedcef.runs.reader import flatten
 
@@ -17,7 +17,7 @@ MEASURED = ("round", "wire_up_bytes", "wire_bytes", "paper_bytes", "wall_s")  # 
 CLOCK = "sim_s"  # the axis of runs on a simulated network of their own
 LINK = "network_s"  # an estimate for others, over links that are all alike
 X_AXES = ("wire_bytes", "paper_bytes", "round", "wall_s", LINK)
-_SHARES = {"f1", "f1_macro", "auc", "r2", *(name for name, (_, unit, _) in METRICS.items() if unit == "%")}
+_SHARES = {*AT_MOST_1, *(name for name, (_, unit, _) in METRICS.items() if unit == "%")}
 LOG_SPAN = 20.0  # beyond this ratio a linear axis of losses hides the small end
 LOG_BYTES = 5.0  # and from this one an axis of bytes
 NOT_SETTINGS = ("name", "label", "out", "device", "compare", "reference")  # do not make two runs different methods

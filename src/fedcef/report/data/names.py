@@ -9,18 +9,45 @@ METRICS = {  # key -> (name, name of the unit, factor)
     "test_loss": ("Test loss", "", 1.0),
     "perplexity": ("Perplexity", "", 1.0),
     "bits_per_byte": ("Bits per byte", "", 1.0),
+    "mse": ("Mean squared error", "", 1.0),
+    "rmse": ("Root mean squared error", "", 1.0),
+    "mae": ("Mean absolute error", "", 1.0),
     "r2": ("R²", "", 1.0),
     "auc": ("Area under the ROC curve", "", 1.0),
+    "f1_micro": ("F1, over all labels", "", 1.0),
     "f1_macro": ("F1, mean over labels", "", 1.0),
     "balanced_accuracy": ("Balanced accuracy", "%", 100.0),
     "top5_accuracy": ("Accuracy of the first five", "%", 100.0),
+    "client_accuracy_mean": ("Accuracy, mean over clients", "%", 100.0),
     "client_accuracy_p10": ("Accuracy, worst tenth of clients", "%", 100.0),
     "client_accuracy_worst": ("Accuracy, worst client", "%", 100.0),
+    "client_accuracy_std": ("Accuracy, standard deviation over clients", "%", 100.0),
+    "client_loss_mean": ("Train loss, mean over clients", "", 1.0),
     "client_loss_p90": ("Train loss, worst tenth of clients", "", 1.0),
     "client_loss_worst": ("Train loss, worst client", "", 1.0),
+    "client_loss_std": ("Train loss, standard deviation over clients", "", 1.0),
     "stationarity": ("Stationarity", "", 1.0),
     "density": ("Density of the model", "%", 100.0),
 }
+ON_A_TEST_SET = (
+    "accuracy", "test_loss", "perplexity", "bits_per_byte", "mse", "rmse", "mae", "r2", "auc", "f1_micro", "f1_macro",
+    "balanced_accuracy", "top5_accuracy",
+)  # fmt: skip
+"""What is measured on a validation set, too, and then recorded with `validation_` before it."""
+
+
+def _of_validation(metric: str) -> tuple[str, tuple[str, str, float]]:
+    """The key and the title of a test set's metric where it is of a validation set."""
+    name, unit, factor = METRICS[metric]
+    plain = name.removeprefix("Test ")
+    return f"validation_{metric.removeprefix('test_')}", (f"{plain[0].upper()}{plain[1:]} (validation)", unit, factor)
+
+
+METRICS |= dict(map(_of_validation, ON_A_TEST_SET))
+AT_MOST_1 = tuple(
+    f"{prefix}{name}" for prefix in ("", "validation_") for name in ("f1", "f1_micro", "f1_macro", "auc", "r2")
+)
+"""Measures without a unit that are at most 1: their axes are never logarithmic."""
 AXES = {  # key -> (name on an axis, name on a switch)
     "wire_bytes": ("Sent on the wire, up and down", "Wire bytes"),
     "paper_bytes": ("Sent by the paper's count, up and down", "Paper's bytes"),

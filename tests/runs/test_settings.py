@@ -472,8 +472,11 @@ def test_every_experiment_is_valid_and_says_what_it_is(name):
     assert len(experiments()[name]) > 10
     chosen = load_settings(name)
     assert chosen.name == name
+    problem = load_settings("demo", ["num_clients=2", "model.name=softmax"]).build_problem()  # any will do
     for variant in chosen.variants() if chosen.compare else [chosen]:
-        assert variant.algorithm["name"] in ALGORITHMS
+        update = {name: option for name, option in variant.local_update.items() if name != "no_decay"}  # of its layers
+        variant = variant.model_copy(update={"local_update": update})
+        assert type(variant.build_algorithm(problem)) is ALGORITHMS[variant.algorithm["name"]]
     assert len({v.label for v in chosen.compare}) == len(chosen.compare)
 
 

@@ -23,6 +23,7 @@ from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record
 from fedcef.runs.sinks import Sink
 from fedcef.runs.stopping import Patience
+from fedcef.runs.without_effect import without_effect
 from fedcef.simulation.arrival import Arrival
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.workers import team
@@ -94,8 +95,9 @@ class Loop:
         simulation = self.simulation
         waits = simulation.listens or self._shows_model or self._patience is not None
         ahead = _AHEAD if simulation.problem.z0.is_cuda and not waits else 0
-        for note in simulation.problem.notes if not (simulation.round or self.last) else ():
-            self.tell(0, note)
+        if not (simulation.round or self.last):
+            for note in (*simulation.problem.notes, *without_effect(simulation.algorithm, self._training)):
+                self.tell(0, note)
         if self.last.get("round") != simulation.round:  # the start, or a round whose record was lost
             self._start(None)
         else:
@@ -129,8 +131,9 @@ class Loop:
         with simulation.on_device():
             message = Arrival(down) if down is not None else None
             numbers = simulation.progress()
-            if training.is_evaluated(round_):
-                numbers |= self.measuring.of(simulation, all_samples=round_ == training.rounds)
+            if training.is_evaluated(round_) or simulation.is_done:
+                last = simulation.is_done or round_ == training.rounds
+                numbers |= self.measuring.of(simulation, all_samples=last)
             due = self.sink.keeps_rounds and training.is_kept(round_)
             snapshot = Arrival(flat(simulation.parts())) if due else None
             ratios, notes = {**simulation.ratios(), **simulation.clock()}, simulation.notes()

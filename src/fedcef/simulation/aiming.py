@@ -19,8 +19,10 @@ LOOKS = 8
 """Into so many parts a run is divided; it looks at its trend at the end of each of the later half's."""
 
 
-def is_reached(spending: Spending | None, target: float) -> bool:
-    """Whether the accuracy heard last is at the target."""
+def is_over(spending: Spending | None, target: float, rounds: int) -> bool:
+    """Whether the accuracy heard last is at the target, or a budget was planned for no more than so many rounds."""
+    if spending is not None and 0 < spending.ends <= rounds:
+        return True
     return bool(target and spending is not None and spending.heard and spending.heard.accuracy >= target)
 
 
@@ -41,7 +43,7 @@ def hear(chooser: Chooser, spending: Spending, record: Mapping[str, Any]) -> tup
     if before is None:
         return spending, ""
     forecast = accuracy + (accuracy - before.accuracy) * (rounds - round_) / (round_ - before.round)
-    levels = chooser.spender(spending.choice).levels
+    levels = chooser.spender(spending).levels
     if forecast >= chooser.target or round_ == rounds or spending.level == len(levels) - 1:
         return spending, ""
     raised = levels[spending.level + 1]

@@ -8,10 +8,10 @@ counts is the clients' mean, in which errors of single clients cancel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -46,6 +46,17 @@ class Candidate:
     """What a round sends in this direction; where the way down is not chosen, all that it sends."""
 
 
+class Tried(NamedTuple):
+    """What a compressor made of the vectors of a round."""
+
+    way: Way
+    kept: float
+    up: int
+    """What the clients send in all."""
+    down: int
+    """The length of the message down."""
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """A round that was worked out but not played: its messages, and what its compressors were given."""
@@ -59,6 +70,7 @@ class Trial:
     """By the fields of the compressors."""
     reach: float = 1.0
     """The share of all clients that will get the message down, now or later."""
+    _tried: dict[tuple[str, float], list[Tried]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, engine: Engine, state: RunState, number: int, reach: float = 1.0) -> Trial:
@@ -68,6 +80,10 @@ class Trial:
         round_ = engine.rounds.at(number)
         up, _ = noting.work(state, round_)
         return cls(engine, state, round_, up, _answer(noting, state, round_, up), noted, reach)
+
+    def reaching(self, share: float) -> Trial:
+        """The same round, if so many clients will get the message down; nothing is compressed twice."""
+        return replace(self, reach=share)
 
     def candidates(self, field: str, most: float = inf) -> list[Candidate]:
         """Those for one of the compressors that cost no more than `most`, or the cheapest alone."""
@@ -84,41 +100,49 @@ class Trial:
             count = Way(ratio, "native").compressor.count(vectors[0].shape[-1])
             if count == last:
                 continue
-            last, picked = count, [largest(x, count) for x in vectors]
-            now = [self._candidate(field, Way(ratio, values), picked) for values in VALUES]
+            last, now = count, [self._candidate(field, tried) for tried in self._all_at(field, ratio, count)]
             for candidate in now:
                 curves[candidate.way.values].append(candidate)
             if min(c.nbytes for c in now) > most or max(c.kept for c in now) > ENOUGH:
                 break
         return curves
 
-    def _candidate(self, field: str, way: Way, picked: Sequence[Tensor]) -> Candidate:
+    def _all_at(self, field: str, ratio: float, count: int) -> list[Tried]:
+        if (field, ratio) not in self._tried:
+            picked = [largest(x, count) for x in self.noted[field].given]
+            self._tried[field, ratio] = [self._try(field, Way(ratio, values), picked) for values in VALUES]
+        return self._tried[field, ratio]
+
+    def _try(self, field: str, way: Way, picked: Sequence[Tensor]) -> Tried:
         noted = self.noted[field]
         payloads = [way.compressor.at(indices, x) for indices, x in zip(picked, noted.given, strict=True)]
         energies = [_mean(x).square().sum() for x in noted.given]
         errors = [_mean(p.dense() - x).square().sum() for p, x in zip(payloads, noted.given, strict=True)]
         energy = float(sum(energies))
         kept = 1 - float(sum(errors)) / energy if energy > 0 else 0.0
-        return Candidate(way, kept, self._nbytes(field, noted.made, payloads))
+        return Tried(way, kept, *self._lengths(field, noted.made, payloads))
 
-    def _nbytes(self, field: str, old: Sequence[Payload], new: Sequence[Payload]) -> float:
-        """What is sent if the compressor makes these payloads instead; a message down is for all clients in the end."""
-        algorithm, rounds = self._algorithm, self.engine.rounds
-        contexts = algorithm.contexts(self.state.replica)
+    def _lengths(self, field: str, old: Sequence[Payload], new: Sequence[Payload]) -> tuple[int, int]:
+        """Of all that goes up and of the message down, if the compressor makes these payloads instead."""
+        contexts = self._algorithm.contexts(self.state.replica)
         instead = {id(payload): other for payload, other in zip(old, new, strict=True)}
 
         def remade(message: Message) -> Message:
             return {name: instead.get(id(payload), payload) for name, payload in message.items()}
 
-        def broadcast(down: Message) -> float:
-            entire = int(frame_nbytes(whole(self.state.replica)))  # nobody gets more than that for a round
-            return min(self.reach * rounds.num_clients * int(frame_nbytes(down, contexts)), rounds.cohort_size * entire)
-
         if field != "compressor":
-            return broadcast(remade(self.down))
+            return 0, int(frame_nbytes(remade(self.down), contexts))
         up = remade(self.up)
-        sent = int(frame_nbytes(up, contexts).sum())
-        return sent if len(self.noted) > 1 else sent + broadcast(_answer(self.engine, self.state, self.round, up))
+        down = {} if len(self.noted) > 1 else _answer(self.engine, self.state, self.round, up)
+        return int(frame_nbytes(up, contexts).sum()), int(frame_nbytes(down, contexts)) if down else 0
+
+    def _candidate(self, field: str, tried: Tried) -> Candidate:
+        """What it costs; a message down is for all clients in the end, and nobody gets more than all for a round."""
+        rounds, entire = self.engine.rounds, int(frame_nbytes(whole(self.state.replica)))
+        down = min(self.reach * rounds.num_clients * tried.down, rounds.cohort_size * entire)
+        alone = field == "compressor" and len(self.noted) > 1
+        nbytes = tried.up if alone else down if field != "compressor" else tried.up + down
+        return Candidate(tried.way, tried.kept, nbytes)
 
     @property
     def _algorithm(self) -> Algorithm:

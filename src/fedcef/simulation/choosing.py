@@ -10,8 +10,9 @@ is the smallest among the pairs that the bytes allow.  The way up weighs less si
 controls are still far behind, which they are not for long (docs/compressors.md, "Choosing by itself").
 
 For a byte budget the pairs are those that a round's share can pay; from then on both ratios go up and down together, as
-in every run with a budget.  For a target accuracy (aiming.py) it is the cheapest pair whose lag is a small part of the
-run.
+in every run with a budget.  Where most clients take part once at most, it is chosen before the first round, too, and
+with the pair after how many rounds the run ends (planning.py).  For a target accuracy (aiming.py) it is the cheapest
+pair whose lag is a small part of the run.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from fedcef.problems.problem import Problem
 from fedcef.simulation.budget import Budget, Spender, check_levels, ladder, rehearse
 from fedcef.simulation.candidates import Candidate, Trial
 from fedcef.simulation.engine import Engine, Play
+from fedcef.simulation.planning import efficient, longest, may_end_early
 from fedcef.simulation.spending import Choice, Spending, Way
 from fedcef.simulation.state import RunState
 
@@ -115,69 +117,91 @@ class Chooser:
     """How the rounds of a method are played."""
     overwrites: bool = False
     """Whether that overwrites the state that it is given."""
-    _spenders: dict[Choice | None, Spender] = field(default_factory=dict)
+    _spenders: dict[tuple[Choice | None, int], Spender] = field(default_factory=dict)
 
-    def start(self, choice: Choice | None = None, nbytes: float = 0) -> Spending:
+    def start(self, choice: Choice | None = None, nbytes: float = 0, ends: int = 0) -> Spending:
         """What is known before the first round with this choice, of which each is expected to cost so much."""
-        levels, rounds = self.spender(choice).levels, self.engine.rounds
+        begun = replace(Spending.start([]), choice=choice, ends=ends)
+        levels, rounds = self.spender(begun).levels, self.engine.rounds
         wanted = (choice or first_choice(rounds.share)).up.ratio
         middle = min(range(len(levels)), key=lambda i: abs(log(levels[i].up_ratio / wanted)))
         if not rounds.training.budget:
-            return replace(Spending.start([0] * len(levels)), level=middle, choice=choice)
+            return replace(begun, rehearsed=(0,) * len(levels), measured=(0,) * len(levels), level=middle)
         costs = rehearse(levels, rounds.cohort_size, rounds.num_clients, self.z0)
-        spending = replace(Spending.start(costs), choice=choice)
+        spending = replace(begun, rehearsed=tuple(costs), measured=(0,) * len(levels))
         return spending.learn(middle, round(nbytes)) if nbytes else spending
 
     def play(self, state: RunState, number: int) -> tuple[RunState, Message]:
         """The next round; some begin with a choice."""
         spending, said = state.spending, ""
         assert spending is not None, "a run that chooses remembers what"
-        if self.is_due(number):
-            pair = self.pair(state, number)
+        if self.is_due(number, spending):
+            pair, ends = self.pair(state, number)
             choice = Choice(pair[0].way, pair[1].way if len(pair) > 1 else None)
-            if choice != spending.choice:
-                spending = replace(self.start(choice, cost(pair)), warned=spending.warned, heard=spending.heard)
-                said = self.sentence(choice)
-        after, down = self.spender(spending.choice).play(replace(state, spending=spending), number)
+            if (choice, ends) != (spending.choice, spending.ends):
+                spending = replace(self.start(choice, cost(pair), ends), warned=spending.warned, heard=spending.heard)
+                said = self.sentence(spending)
+        after, down = self.spender(spending).play(replace(state, spending=spending), number)
         told = after.spending if after.spending is not None else spending
         return replace(after, spending=replace(told, notes=(said, *told.notes) if said else told.notes)), down
 
-    def is_due(self, number: int) -> bool:
-        """Whether this round begins with a choice."""
-        rounds = self.engine.rounds.training.rounds
-        return number in {max(FIRST_ROUNDS, rounds // part) for part in PARTS}
+    @property
+    def plans(self) -> bool:
+        """Whether the run chooses after how many rounds it ends."""
+        return may_end_early(self.engine.rounds, self.engine.algorithm)
 
-    def pair(self, state: RunState, number: int) -> tuple[Candidate, ...]:
-        """What is best from this round on, by what it would send."""
+    def is_due(self, number: int, spending: Spending) -> bool:
+        """Whether this round begins with a choice."""
+        rounds = spending.ends or self.engine.rounds.training.rounds
+        return number in {max(FIRST_ROUNDS, rounds // part) for part in PARTS} or (number == 0 and self.plans)
+
+    def pair(self, state: RunState, number: int) -> tuple[tuple[Candidate, ...], int]:
+        """What is best from this round on, by what it would send, and where the run then ends; 0: at its last round."""
         spending, training = state.spending, self.engine.rounds.training
         assert spending is not None, "a run that chooses remembers what"
-        spender = self.spender(spending.choice)
-        now = replace(self.engine, algorithm=spender.levels[spending.level].algorithm)
-        trial = Trial.of(now, state, number, spender.budget.reach(number))
+        spender = self.spender(spending)
+        played = spender.levels[spending.level].algorithm if number else self.engine.algorithm
+        trial = Trial.of(replace(self.engine, algorithm=played), state, number)
         if not training.budget:
-            return cheapest([trial.candidates(name) for name in trial.noted], training.rounds / LAGS)
-        share = spender.budget.share(number, training.budget - spender.budget.charged(state, number))
-        return soonest([trial.candidates(name, share) for name in trial.noted], share)
+            reaching = trial.reaching(spender.budget.reach(number))
+            return cheapest([reaching.candidates(name) for name in reaching.noted], training.rounds / LAGS), 0
 
-    def spender(self, choice: Choice | None) -> Spender:
+        def best(rounds: int) -> tuple[Candidate, ...]:
+            budget = replace(spender.budget, rounds=rounds)
+            reaching = trial.reaching(budget.reach(number))
+            share = budget.share(number, training.budget - budget.charged(state, number))
+            ways = [reaching.candidates(name, share) for name in reaching.noted]
+            return soonest([efficient(way) for way in ways] if self.plans else ways, share)
+
+        if not self.plans:
+            return best(training.rounds), 0
+        ends, pair = longest(number, training.rounds, best, lag)
+        return pair, ends if ends < training.rounds else 0
+
+    def spender(self, spending: Spending) -> Spender:
         """Who plays the rounds with a choice, or the first ones."""
-        if choice not in self._spenders:
+        choice, ends = spending.choice, spending.ends
+        if (choice, ends) not in self._spenders:
             algorithm = self.engine.algorithm if choice is None else with_choice(self.engine.algorithm, choice)
             rounds, training = self.engine.rounds, self.engine.rounds.training
             levels = ladder(algorithm, len(self.z0), per_octave=4 if choice and training.budget else 2)
             total = round(training.budget * (GENEROUS if choice is None else 1))
-            budget = Budget(total, training.rounds, training.budget_tilt, away=1 - rounds.share)
+            budget = Budget(total, ends or training.rounds, training.budget_tilt, away=1 - rounds.share)
             kind = Spender if budget.total else Holder
             plays = [self.player(level.algorithm) for level in levels]
-            self._spenders[choice] = kind(budget, levels, plays, self.overwrites)
-        return self._spenders[choice]
+            self._spenders[choice, ends] = kind(budget, levels, plays, self.overwrites)
+        return self._spenders[choice, ends]
 
-    def sentence(self, choice: Choice) -> str:
+    def sentence(self, spending: Spending) -> str:
         """What was chosen, and what for."""
-        training = self.engine.rounds.training
+        choice, training = spending.choice, self.engine.rounds.training
+        assert choice is not None, "only what was chosen is told"
         down = f", {_told(choice.down)} down (lossy, index contexts)" if choice.down else ""
         goal = f"{format_bytes(training.budget)} over" if training.budget else f"an accuracy of {self.target:g} within"
-        return f"compressor auto: {_told(choice.up)} up{down}, for {goal} {training.rounds} rounds."
+        rounds = f"{training.rounds} rounds"
+        if spending.ends:
+            rounds = f"{spending.ends} of {rounds}, as each further one sends newcomers all that was sent before"
+        return f"compressor auto: {_told(choice.up)} up{down}, for {goal} {rounds}."
 
 
 class Holder(Spender):

@@ -77,6 +77,8 @@ class Spending:
     """What a run that chooses by itself has chosen; None: nothing yet."""
     heard: Heard | None = None
     """What a run with a target compares its next accuracy with."""
+    ends: int = 0
+    """After how many rounds a run ends that plans fewer than it was given; 0: it has them all."""
 
     @classmethod
     def start(cls, rehearsed: Sequence[int]) -> Spending:
@@ -103,6 +105,7 @@ class Spending:
         known = {"rehearsed": self.rehearsed, "measured": self.measured, "level": self.level, "warned": self.warned}
         chosen = {} if self.choice is None else self.choice.state()
         heard = {} if self.heard is None else {"heard": torch.tensor(self.heard, dtype=torch.float64)}
+        chosen |= {"ends": torch.tensor(self.ends)} if self.ends else {}
         return {name: torch.tensor(value, dtype=torch.int64) for name, value in known.items()} | chosen | heard
 
     @classmethod
@@ -116,4 +119,5 @@ class Spending:
             bool(state["warned"]),
             choice=Choice.of(state) if "chosen_ratios" in state else None,
             heard=Heard(int(state["heard"][0]), float(state["heard"][1])) if "heard" in state else None,
+            ends=int(state["ends"]) if "ends" in state else 0,
         )

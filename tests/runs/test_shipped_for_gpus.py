@@ -1,4 +1,4 @@
-"""Experiments that are made for a GPU: every variant builds and plays a round at a size for a CPU."""
+"""Experiments that are made for a GPU or take long: every variant builds and plays a round at a size for a CPU."""
 
 from dataclasses import replace
 
@@ -25,10 +25,11 @@ SMALL = {
         "model.groups=2",
     ],
 }
+SMALL["language_small"] = SMALL["language"]
 SOME = ["num_clients=100", "clients_per_round=10", "server_lr=3.0"]  # as docs/guides/batchnorm.md has it
 CASES = [
     (name, changes, number)
-    for name, changes in (("language", ()), ("resnet_cifar10", ()), ("resnet_cifar10", SOME))
+    for name, changes in (("language", ()), ("language_small", ()), ("resnet_cifar10", ()), ("resnet_cifar10", SOME))
     for number in range(len(load_settings(name).compare))
 ]
 

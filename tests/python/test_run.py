@@ -208,7 +208,7 @@ def test_settings_are_written_by_their_names(tmp_path):
     chosen = {"name": "fedcef", "mixing": 0.5, "downlink": "lossy"}
     assert written.algorithm == {
         **chosen, "drift_weight": 1.0, "participation": "shared", "own_part": 0.5, "index_code": "plain",
-        "control": "gradient", "metric": "plain", "metric_memory": 0.99, "metric_floor": 1e-8,
+        "control": "gradient", "metric": "plain", "metric_memory": 0.99, "metric_floor": 1e-8, "model_bits": 2,
     }  # fmt: skip
     assert written.down_compressor["ratio"] == 0.25
     assert written.regularizer == {"name": "l1", "weight": 2e-3, "on": ["0.weight"]}

@@ -7,14 +7,15 @@ import torch
 
 from fedcef import FedCEF, Problem, run
 from fedcef.compressors import Auto, TopK
-from fedcef.core.round import Rounds
+from fedcef.core.round import Rounds, rehearsal_key
 from fedcef.core.schedules import Cosine
 from fedcef.core.training import Training
 from fedcef.optimizers import AdamW
 from fedcef.problems.clients.drawn import drawn
 from fedcef.simulation.candidates import Candidate, Trial
-from fedcef.simulation.choosing import lag, soonest
+from fedcef.simulation.choosing import cost, lag, soonest
 from fedcef.simulation.planning import LEAST, efficient, longest, may_end_early, numbers
+from fedcef.simulation.rehearsal import rehearsed_bytes
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.spending import Spending, Way
 
@@ -60,15 +61,19 @@ def test_numbers_of_rounds_go_down_to_where_the_run_is():
     assert min(numbers(0, 1000)) >= LEAST
 
 
-def test_the_number_that_lasts_for_the_most_lags():
+def test_the_number_that_lasts_for_the_most_lags_of_those_that_can_be_paid():
     pairs = {100: (candidate(0.1, 1),), 84: (candidate(0.11, 2),), 50: (candidate(0.3, 3),), 25: (candidate(0.4, 4),)}
 
     def best(rounds):
-        return pairs.get(rounds, (candidate(0.01, 1),))
+        return pairs.get(rounds, (candidate(0.01, 1),)), share
 
-    assert longest(0, 100, best, lag) == (50, pairs[50])
-    assert longest(45, 100, best, lag) == (100, pairs[100])  # what is over counts no more
-    assert longest(0, 100, lambda rounds: pairs[100], lag) == (100, pairs[100])
+    share = 9.0
+    assert longest(0, 100, best, lag, cost) == (50, pairs[50])
+    assert longest(45, 100, best, lag, cost) == (100, pairs[100])  # what is over counts no more
+    share = 2.0
+    assert longest(0, 100, best, lag, cost) == (100, pairs[100])
+    share = 0.5
+    assert longest(0, 100, best, lag, cost)[0] == 9  # nothing can be paid
 
 
 def test_only_the_best_at_its_price_is_considered():
@@ -163,3 +168,24 @@ def test_a_round_is_compressed_once_for_all_numbers_of_rounds(problem, monkeypat
     assert trial.reaching(1e-4).candidates("compressor") == first
     half = {c.way: c.nbytes for c in trial.reaching(1e-4).candidates("down_compressor")}
     assert again[0].nbytes == pytest.approx(2 * half[again[0].way])
+
+
+@pytest.mark.parametrize(("budget", "early"), [(60_000, True), (500_000, False)])
+def test_messages_that_stand_alone_stay_and_end_early_only_where_the_budget_is_short(problem, budget, early):
+    down = TopK(ratio=0.05, values="sign")
+    algorithm = method(downlink="snapshot", model_bits=1, down_compressor=down)
+    run_ = Simulation(problem, algorithm, rounds=ROUNDS, budget=budget, clients_per_round=10, batch_size=4)
+    notes = played(run_)
+    assert run_.current_engine().algorithm.downlink == "snapshot"
+    assert 0.85 * budget <= run_.ledger.sent() <= budget or not early
+    assert (run_.round < ROUNDS) is early
+    assert ("as each further one leaves less for the others" in notes[-1]) is early
+    assert " down " not in notes[-1]
+
+
+def test_a_rehearsal_sends_what_stands_alone_to_a_cohort():
+    vectors, key = torch.randn(10, 126, generator=torch.Generator().manual_seed(0)), rehearsal_key(torch.arange(10))
+    for downlink, changes in (("snapshot", False), ("lossy", True)):
+        algorithm = method(compressor=TopK(), downlink=downlink, down_compressor=TopK()).for_share(0.01)
+        few, many = (rehearsed_bytes(algorithm, vectors, key, n, torch.ones(126)) for n in (1000, MANY))
+        assert (many > few) is changes

@@ -75,7 +75,8 @@ class Trial:
     @classmethod
     def of(cls, engine: Engine, state: RunState, number: int, reach: float = 1.0) -> Trial:
         """The round of this number from this state."""
-        noted: dict[str, Any] = {n: Noting(getattr(engine.algorithm, n)) for n in engine.algorithm.compressors_used}
+        chosen = ("compressor",) if engine.algorithm.stands_alone else engine.algorithm.compressors_used
+        noted: dict[str, Any] = {n: Noting(getattr(engine.algorithm, n)) for n in chosen}
         noting = replace(engine, algorithm=replace(engine.algorithm, **noted))
         round_ = engine.rounds.at(number)
         up, _ = noting.work(state, round_)
@@ -140,6 +141,8 @@ class Trial:
         """What it costs; a message down is for all clients in the end, and nobody gets more than all for a round."""
         rounds, entire = self.engine.rounds, int(frame_nbytes(whole(self.state.replica)))
         down = min(self.reach * rounds.num_clients * tried.down, rounds.cohort_size * entire)
+        if self.engine.algorithm.stands_alone:
+            down = rounds.cohort_size * tried.down
         alone = field == "compressor" and len(self.noted) > 1
         nbytes = tried.up if alone else down if field != "compressor" else tried.up + down
         return Candidate(tried.way, tried.kept, nbytes)

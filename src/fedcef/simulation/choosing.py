@@ -69,9 +69,16 @@ def check_choice(algorithm: Algorithm, training: Training, problem: Problem) -> 
 
 
 def with_choice(algorithm: Algorithm, choice: Choice) -> Algorithm:
-    """The method with these compressors; one that can have a lossy way down gets it, and the shorter index code."""
+    """The method with these compressors; one that can have a lossy way down gets it, and the shorter index code.
+
+    Messages down that stand alone stay what they are: there is no lag in them that a ratio would shorten.
+    """
     ways: dict[str, Any] = {"compressor": choice.up.compressor}
-    if choice.down is not None and any(f.name == "down_compressor" for f in fields(algorithm)):
+    if (
+        choice.down is not None
+        and not algorithm.stands_alone
+        and any(f.name == "down_compressor" for f in fields(algorithm))
+    ):
         ways |= {"down_compressor": choice.down.compressor, "downlink": "lossy", "index_code": "context"}
     return replace(algorithm, **ways)
 
@@ -166,16 +173,16 @@ class Chooser:
             reaching = trial.reaching(spender.budget.reach(number))
             return cheapest([reaching.candidates(name) for name in reaching.noted], training.rounds / LAGS), 0
 
-        def best(rounds: int) -> tuple[Candidate, ...]:
+        def best(rounds: int) -> tuple[tuple[Candidate, ...], float]:
             budget = replace(spender.budget, rounds=rounds)
             reaching = trial.reaching(budget.reach(number))
             share = budget.share(number, training.budget - budget.charged(state, number))
             ways = [reaching.candidates(name, share) for name in reaching.noted]
-            return soonest([efficient(way) for way in ways] if self.plans else ways, share)
+            return soonest([efficient(way) for way in ways] if self.plans else ways, share), share
 
         if not self.plans:
-            return best(training.rounds), 0
-        ends, pair = longest(number, training.rounds, best, lag)
+            return best(training.rounds)[0], 0
+        ends, pair = longest(number, training.rounds, best, lag, cost)
         return pair, ends if ends < training.rounds else 0
 
     def spender(self, spending: Spending) -> Spender:
@@ -186,7 +193,8 @@ class Chooser:
             rounds, training = self.engine.rounds, self.engine.rounds.training
             levels = ladder(algorithm, len(self.z0), per_octave=4 if choice and training.budget else 2)
             total = round(training.budget * (GENEROUS if choice is None else 1))
-            budget = Budget(total, ends or training.rounds, training.budget_tilt, away=1 - rounds.share)
+            away = 0.0 if algorithm.stands_alone else 1 - rounds.share  # nobody is sent what was missed
+            budget = Budget(total, ends or training.rounds, training.budget_tilt, away)
             kind = Spender if budget.total else Holder
             plays = [self.player(level.algorithm) for level in levels]
             self._spenders[choice, ends] = kind(budget, levels, plays, self.overwrites)
@@ -200,7 +208,9 @@ class Chooser:
         goal = f"{format_bytes(training.budget)} over" if training.budget else f"an accuracy of {self.target:g} within"
         rounds = f"{training.rounds} rounds"
         if spending.ends:
-            rounds = f"{spending.ends} of {rounds}, as each further one sends newcomers all that was sent before"
+            alone = self.engine.algorithm.stands_alone
+            why = "leaves less for the others" if alone else "sends newcomers all that was sent before"
+            rounds = f"{spending.ends} of {rounds}, as each further one {why}"
         return f"compressor auto: {_told(choice.up)} up{down}, for {goal} {rounds}."
 
 

@@ -3,7 +3,8 @@
 A client that comes for the first time needs the whole log of down-messages.  So if nobody comes twice, R rounds with
 messages of d bytes send R²/2·d to each place in a cohort: half the rounds can have messages four times as long.  With
 very many rounds a budget is gone on the heads of the messages alone.  Where clients come back the bytes of a message
-do not depend on when it is sent, and more rounds are no loss.
+do not depend on when it is sent, and more rounds are no loss.  Messages that stand alone are sent to a cohort and not
+to all: then it ends early only if a budget does not reach for all rounds.
 
 For every number of rounds there is a pair of compressors whose lag is the smallest (choosing.py).  The run takes the
 number that lasts for the most lags: rounds / lag is the largest.
@@ -52,9 +53,17 @@ def efficient(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def longest(
-    done: int, most: int, best: Callable[[int], tuple[Candidate, ...]], lag: Callable[[Sequence[Candidate]], float]
+    done: int,
+    most: int,
+    best: Callable[[int], tuple[tuple[Candidate, ...], float]],
+    lag: Callable[[Sequence[Candidate]], float],
+    cost: Callable[[Sequence[Candidate]], float],
 ) -> tuple[int, tuple[Candidate, ...]]:
-    """The number of rounds that lasts for the most lags, and its pair; `best` gives the pair for each number."""
-    pairs = {n: best(n) for n in numbers(done, most)}
-    ends = max(pairs, key=lambda n: ((n - done) / lag(pairs[n]), n))
-    return ends, pairs[ends]
+    """The number of rounds that lasts for the most lags, and its pair, of those numbers that can be paid.
+
+    `best` gives for each number its pair, and what a round may cost.  If none can be paid it is the smallest.
+    """
+    found = {n: best(n) for n in numbers(done, most)}
+    payable = [n for n, (pair, share) in found.items() if cost(pair) <= share] or [min(found)]
+    ends = max(payable, key=lambda n: ((n - done) / lag(found[n][0]), n))
+    return ends, found[ends][0]

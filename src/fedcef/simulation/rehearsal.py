@@ -51,5 +51,6 @@ def rehearsed_bytes(algorithm: Algorithm, vectors: Tensor, key: Key, num_clients
     }
     received = Received.of(up, key.shared, share=len(vectors) / num_clients)
     down, _ = algorithm.server_step(algorithm.server_init(z0), algorithm.replica_init(z0), received)
-    # of a cohort of S, each was away for N/S rounds in the mean and gets as many messages
-    return int(frame_nbytes(up).sum() + num_clients * frame_nbytes(down))
+    # of a cohort of S, each was away for N/S rounds in the mean and gets as many messages, or one that stands alone
+    receivers = len(vectors) if algorithm.stands_alone else num_clients
+    return int(frame_nbytes(up).sum() + receivers * frame_nbytes(down))

@@ -48,6 +48,18 @@ def test_an_interrupted_run_is_gone_on_with(tmp_path):
     assert second.heard[-1][1]["status"] == "finished"
 
 
+def test_a_run_that_was_interrupted_after_its_last_round_is_finished_for_its_trackers(tmp_path):
+    first, second, third = Fake(), Fake(), Fake()
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "run", {"fake": first}, stop_after=6)
+    assert first.heard[-1] == ("finish", {})
+    play(tmp_path / "run", {"fake": second}, resume=True)
+    assert second.rounds == [6]
+    assert second.heard[-1] == ("finish", summary(tmp_path / "run"))
+    play(tmp_path / "run", {"fake": third}, resume=True)
+    assert third.heard == []  # it was over before
+
+
 def test_a_diverged_run_has_a_summary(tmp_path):
     fake = Fake()
     with pytest.raises(DivergedError):

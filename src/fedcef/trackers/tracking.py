@@ -20,6 +20,7 @@ class Tracking:
         self._left = dict(trackers)
         self._folder, self._complain = folder, complain
         self._last: int | None = None
+        self._was_over = _is_over(folder)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Pass on a round, unless it was passed on before: a resumed run repeats some."""
@@ -32,6 +33,8 @@ class Tracking:
 
     def finish(self, *, over: bool) -> None:
         """End with the run's summary, or without one where the run may go on."""
+        if self._last is None and over and not self._was_over and _is_over(self._folder):
+            self.record(RunReader(self._folder).records[-1])  # it had been interrupted after its last round
         if self._last is None:
             return
         self._each(lambda tracker: tracker.finish(RunReader(self._folder).summary if over else {}))
@@ -45,6 +48,10 @@ class Tracking:
                 del self._left[name]
                 why = " ".join(str(error).split())[:300]
                 self._complain(f"{name} failed and is left out from here on: {type(error).__name__}: {why}")
+
+
+def _is_over(folder: Path) -> bool:
+    return (folder / "summary.json").is_file()
 
 
 @contextmanager

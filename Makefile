@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test coverage test-flower test-browser faults faults-quick faults-day lint bench fuzz docs publish-docs notebooks compare-runs mutants wheel release clean
+.PHONY: setup demo test test-extras coverage test-flower test-browser faults faults-quick faults-day lint bench fuzz docs publish-docs notebooks compare-runs mutants wheel release clean
 
 # What a target installs: an extra of pyproject.toml, noted by a file in the environment.
 $(VENV)/.has-demo: EXTRAS := data,plot
 $(VENV)/.has-test: EXTRAS := test
+$(VENV)/.has-extras: EXTRAS := test-extras
 $(VENV)/.has-flower: EXTRAS := test,flower-ray
 $(VENV)/.has-browser: EXTRAS := test,browser,docs
 $(VENV)/.has-lint: EXTRAS := lint
@@ -35,7 +36,11 @@ demo: $(VENV)/.has-demo
 test: $(VENV)/.has-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not flower"
 
-# The same with the share of lines that the tests reach, those run by processes that they start included.
+# What that leaves out for want of a package: Parquet, HDF5, Hugging Face's data sets, tokenizers and adapters, trackers.
+test-extras: $(VENV)/.has-extras
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m extras
+
+# The tests of `make test` with the share of lines that they reach, those run by processes that they start included.
 coverage: $(VENV)/.has-test
 	$(PIP) coverage
 	rm -f .coverage .coverage.*

@@ -25,7 +25,10 @@ METHOD = FedCEF(
     control="change",
 )
 TARGETS = {"llama": ["q_proj", "v_proj"], "gpt2": ["c_attn"]}
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of peft, on tied weights and transposed layers
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # of peft, on tied weights and transposed layers
+]
 
 
 class Transposed(torch.nn.Module):

@@ -141,6 +141,7 @@ def test_adapters_work_as_they_come():
     assert not torch.equal(trained.parameters["0.lora_B"], model[0].lora_B)
 
 
+@pytest.mark.extras
 def test_adapters_of_peft():
     peft = pytest.importorskip("peft")
     torch.manual_seed(1)

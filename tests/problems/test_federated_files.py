@@ -105,6 +105,7 @@ def write_tff(path, clients):
                 file.create_dataset(f"examples/{name}/{key}", data=values)
 
 
+@pytest.mark.extras
 def test_femnist_of_tff(tmp_path):
     def client(*labels):
         pixels = np.stack([np.full((28, 28), label / 10, np.float32) for label in labels])
@@ -120,6 +121,7 @@ def test_femnist_of_tff(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["snippets", "tokens"])
+@pytest.mark.extras
 def test_texts_of_tff(tmp_path, key):
     write_tff(tmp_path / "train.h5", {"b": {key: [b"to be", b"or not"]}, "a": {key: [b"x"]}, "c": {key: [b"my lord"]}})
     write_tff(tmp_path / "test.h5", {"a": {key: [b"alas, poor yorick"]}})

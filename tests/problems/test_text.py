@@ -184,6 +184,7 @@ def test_bytes_are_tokens_and_a_zero_ends_a_document():
     assert data.tokens.nbytes == 10
 
 
+@pytest.mark.extras
 def test_a_hugging_face_tokenizer(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     made = tokenizers.Tokenizer(tokenizers.models.BPE())

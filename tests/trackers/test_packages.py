@@ -11,7 +11,10 @@ from fedcef.trackers import open_trackers
 
 from .setting import play, records, summary
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 @pytest.fixture(autouse=True)

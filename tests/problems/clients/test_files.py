@@ -118,6 +118,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
         clients.from_folder(tmp_path).samples(0)
 
 
+@pytest.mark.extras
 def test_parquet(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     shards = tables(3)
@@ -157,6 +158,7 @@ def test_rows_that_hold_arrays_or_tensors():
         clients.from_hugging_face(rows, "user", "x", "y").samples(0)
 
 
+@pytest.mark.extras
 def test_rows_that_hold_pictures():
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
@@ -172,6 +174,7 @@ def test_rows_that_are_none():
         clients.from_hugging_face(Rows({"user": [], "x": [], "y": []}), "who", "x", "y")
 
 
+@pytest.mark.extras
 def test_a_hugging_face_data_set(tmp_path):
     datasets = pytest.importorskip("datasets")
     shards = tables(4)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.messages import OVERHEAD, decode_order
 from fedcef.wire import FrameKind, head_of, split
 
@@ -73,3 +74,24 @@ def test_a_client_passes_over_earlier_messages(tmp_path):
         seen, replica = protocol.follow(0, protocol.start(), log[-1])
         assert (seen, protocol.follow(seen, replica, log[3])) == (9, (9, replica))
     assert equal(replica, loop.server.state.replica)
+
+
+def test_both_sides_must_code_the_model_alike():
+    """And where it is not coded the option is not looked at: deployments begun before there was one go on."""
+
+    def digest(**method):
+        return settings_digest(small_settings(algorithm=method))
+
+    for name in ({"name": "fedpaq"}, {"name": "fedcef", "downlink": "snapshot"}):
+        assert len({digest(**name, model_bits=bits) for bits in (0, 1, 2)}) == 3
+    assert digest(name="fedcef", model_bits=1) == digest(name="fedcef")
+
+
+def test_fedpaq_with_a_coded_model_deployed(tmp_path):
+    settings = settings_of(algorithm={"name": "fedpaq", "model_bits": 2}, down_compressor={})
+    deployed, simulated = Loopback(settings, tmp_path).run(), simulation(settings)
+    for _ in range(settings.rounds):
+        simulated.step()
+    assert equal(deployed.server.state.replica, simulated.replica)
+    assert torch.equal(deployed.server.state.model(), simulated.model())
+    assert deployed.records[-1]["wire_down_bytes"] == simulated.ledger.totals()["wire_down_bytes"]

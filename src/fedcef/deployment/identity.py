@@ -84,7 +84,8 @@ def settings_digest(settings: Settings) -> bytes:
     idle |= {"index_code"} if method.get("index_code") == "plain" else set()
     idle |= {"control"} if method.get("control") == "gradient" else set()
     idle |= {"metric", "metric_memory", "metric_floor"} if method.get("metric") == "plain" else set()
-    idle |= {"model_bits"} if method.get("downlink") != "snapshot" else set()
+    coded = method.get("downlink", "snapshot") == "snapshot" and method.get("model_bits")
+    idle |= set() if coded else {"model_bits"}
     if shared.get("privacy", {}).get("added_by") == "client":
         shared["privacy"] = {key: value for key, value in shared["privacy"].items() if key != "added_by"}
     shared["algorithm"] = {key: value for key, value in method.items() if key not in idle}

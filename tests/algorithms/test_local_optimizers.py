@@ -281,7 +281,7 @@ def test_a_round_knows_its_first_step():
             "Proximal steps of FedCEF have one length for all entries",
         ),
         (lambda: FedCEF(metric="adam", regularizer=L2Norm()), "is not closed in it; take l1, elastic_net or box"),
-        (lambda: FedCEF(metric="adam", downlink="dense"), "which a dense downlink does not send; take increment"),
+        (lambda: FedCEF(metric="adam", downlink="dense"), "which the downlink dense does not send; take increment"),
     ],
 )
 def test_what_does_not_go_together_is_refused(make, sentence):

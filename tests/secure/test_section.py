@@ -59,7 +59,7 @@ REFUSED = {
     "PowerSGD has scales": {"compressor": {"name": "powersgd"}},
     "leave compressor.values out": {"compressor": {"name": "randk", "values": "uniform4"}},
     "scaffold sends more than that": {"algorithm": {"name": "scaffold"}},
-    "that of demo needs the single ones": {"algorithm": {"name": "demo"}},
+    "that of demo needs the single ones": {"algorithm": {"name": "demo"}, "compressor": {"name": "identity"}},
     "take weighting = 'uniform'": {"weighting": "samples"},
     "A budget is not planned with": {"budget": "1MB", "compressor": {"name": "randk"}},
     "only a mean can be made of that": {"aggregation": {"name": "median"}},

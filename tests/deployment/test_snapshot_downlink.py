@@ -1,8 +1,11 @@
 """Down-messages that stand alone, over a deployment: the simulator's bits, and one message for whoever comes back."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from fedcef.deployment import ClientStore, Worker, one_client
 from fedcef.deployment.identity import settings_digest
 from fedcef.deployment.messages import OVERHEAD, decode_order
 from fedcef.wire import FrameKind, head_of, split
@@ -49,6 +52,25 @@ def test_whoever_was_away_gets_the_last_message_alone(tmp_path):
             away += number - (have or 0) > 1
         loop.play()
     assert away > 4
+
+
+@pytest.mark.parametrize("bits", [0, 2])
+def test_whoever_began_elsewhere_gets_the_replica(tmp_path, bits):
+    """Its z0 has other bits, as of another version of torch: messages that are made of z0 would never help it."""
+
+    class Elsewhere(Loopback):
+        def open_worker(self, client):
+            problem = one_client(self.problem, client)
+            problem = replace(problem, z0=problem.z0 + 1e-3) if client == 3 else problem
+            store = ClientStore(self.folder(client), client, self.disks[client])
+            return Worker(self.settings, problem, store, tell=self.notes.append)
+
+    method = {"name": "fedcef", "downlink": "snapshot", "mixing": 0.5, "model_bits": bits}
+    loop = Elsewhere(settings_of(clients_per_round=2, algorithm=method), tmp_path).run()
+    rounds = [number for number, members in enumerate(loop.history) if 3 in members]
+    assert rounds[0] > 0
+    assert loop.outcomes == {"accepted": 18, "behind": 1}
+    assert loop.notes == [f"The replica of round {rounds[0]} is not the server's; a snapshot is asked for."]
 
 
 def test_a_run_recovers_from_its_folder(tmp_path):

@@ -166,6 +166,15 @@ def test_a_diverging_run_stops_with_advice_and_a_summary(tmp_path, settings):
     assert 0 < summary["rounds"] < 200
 
 
+def test_a_run_diverges_whose_messages_no_longer_fit_their_code(tmp_path, settings):
+    """A model in few bits must be below 2⁴⁰: numbers that no message can tell are no lesser end than infinite ones."""
+    with pytest.raises(DivergedError, match=r"round \d+ cannot be told to the clients .* is .*\)\.  Try a smaller"):
+        run_in(tmp_path / "run", settings, "local_lr=1.0", "rounds=100", "algorithm.downlink=snapshot")
+    folder = RunFolder(tmp_path / "run")
+    summary = json.loads(folder.summary.read_text())
+    assert (summary["status"], summary["rounds"]) == ("diverged", folder.records()[-1]["round"] + 1)
+
+
 def test_folders_are_numbered(tmp_path):
     assert next_folder(tmp_path, "demo") == tmp_path / "demo-1"
     (tmp_path / "demo-1").mkdir()

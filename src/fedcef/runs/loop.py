@@ -27,7 +27,7 @@ from fedcef.runs.without_effect import without_effect
 from fedcef.simulation.arrival import Arrival
 from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.workers import team
-from fedcef.wire import Payload
+from fedcef.wire import Payload, WireError
 
 Watcher = Callable[..., None]
 """Called with the record of every round as it is written, and with {"note": sentence}.  One that takes two arguments is
@@ -152,7 +152,11 @@ class Loop:
             self.diverged_in = started.round
             raise self.simulation.diverged(started.round)
         if started.down is not None:
-            said = self.sink.message(started.round - 1, started.down.get())
+            try:
+                said = self.sink.message(started.round - 1, started.down.get())
+            except WireError as error:  # finite numbers, but too large for their code
+                self.diverged_in, why = started.round, str(error).rstrip(".")
+                raise self.simulation.diverged(started.round, f"cannot be told to the clients ({why})") from None
             if said:
                 self.tell(started.round - 1, said)
         for note in started.notes:

@@ -289,11 +289,11 @@ class Simulation:
         if not bool(self.state.finite):
             raise self.diverged(self.round)
 
-    def diverged(self, round_: int) -> DivergedError:
+    def diverged(self, round_: int, how: str = "left values that are not finite numbers") -> DivergedError:
         """What to say of a run whose numbers overflowed in a round, and what to try."""
         a, clip = self.algorithm, self.training.clip_norm
         return DivergedError(
-            f"{type(a).__name__} diverged: round {round_} left values that are not finite numbers.  "
+            f"{type(a).__name__} diverged: round {round_} {how}.  "
             f"Try a smaller local_lr (now {a.local_lr:g}), gradient clipping (clip_norm, now "
             f"{clip or 'off'}), fewer local_steps (now {a.local_steps}), or the same step with a "
             f"smaller local_lr and a larger server_lr (now {a.server_lr:g})."

@@ -120,7 +120,7 @@ def validate(thing: Any) -> None:
                 object.__setattr__(thing, f.name, checked)
         elif isinstance(kind, type) and not isinstance(value, kind):
             raise ConfigError(f"{f.name} is {value!r}; it must be a {kind.__name__}.")
-        elif isinstance(value, _PLAIN):
+        elif isinstance(value, _PLAIN) or (get_origin(kind) in (dict, tuple) and value not in ({}, ())):
             check(f.name, hint, value)
 
 

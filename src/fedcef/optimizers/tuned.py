@@ -31,7 +31,7 @@ from fedcef.optimizers.local import LocalUpdate, State
 
 
 def _one_is_a_list(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)]

@@ -55,6 +55,16 @@ def test_families_share_colours_by_uplink_and_markers_by_downlink(make_run):
     assert looks[1][1] == looks[2][1] != looks[0][1]
 
 
+def test_snapshots_are_a_family_which_auto_keeps(make_run):
+    kinds = [("topk", "snapshot"), ("auto", "snapshot"), ("auto", "increment")]
+    folders = [
+        make_run(f"{i}", label=f"{i}", up=1000 * (i + 1), more=f'[compressor]\nname = "{name}"\n', downlink=downlink)
+        for i, (name, downlink) in enumerate(kinds)
+    ]
+    found = find_frontier(load_runs(folders))
+    assert [p.downlink for p in found.points] == ["snapshot", "snapshot", "lossy"]
+
+
 def test_points_that_the_seeds_cannot_tell_from_a_cheaper_one_are_ties(make_run):
     means = {"cheap": 0.80, "a little better": 0.81, "clearly better": 0.86, "and a little more": 0.87}
     folders = [

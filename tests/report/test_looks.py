@@ -30,10 +30,12 @@ def test_variants_share_a_hue_and_tell_of_ratio_and_downlink(make_run):
         return make_run(name, label=name, more=extra, downlink=downlink)
 
     folders = [run("much", 0.1, "increment"), run("little", 0.01, "increment"), run("dense", 0.1, "dense")]
+    folders += [run("snapshot", 0.1, "snapshot"), run("lossy", 0.1, "lossy")]
     found = looks(folders)
     assert found["much"].color == found["dense"].color == "#0072b2"
     assert (found["little"].color, found["little"].dark) == ("#003350", "#c0e0f3")
     assert (found["much"].dash, found["dense"].dash) == ((), (5, 2))
+    assert (found["snapshot"].dash, found["lossy"].dash) == ((5, 1.5, 1, 1.5), (1.5, 1.2))
     assert {look.symbol for look in found.values()} == {"circle"}
     assert looks(folders[1:2])["little"] == found["little"]
 

@@ -20,7 +20,12 @@ from fedcef.report.data.names import compressor_title, method_title
 from fedcef.report.data.records import RunRecord, as_line, as_number
 from fedcef.report.data.units import axis_unit, format_number
 
-DOWNLINKS = {"increment": "increment, lossless", "lossy": "lossy", "dense": "dense"}  # of fedcef, in print
+DOWNLINKS = {  # of fedcef, in print
+    "increment": "increment, lossless",
+    "lossy": "lossy",
+    "dense": "dense",
+    "snapshot": "snapshot",
+}
 COLUMNS = (
     "kind", "label", "seeds", "accuracy_mean", "accuracy_std", "wire_up_bytes", "wire_down_bytes", "wire_bytes",
     "on_front",
@@ -99,7 +104,8 @@ def _family(config: dict[str, Any]) -> tuple[str, str]:
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else compressor_title(*sent)
     down = str(algorithm.get("downlink", ""))
-    down = "lossy" if down and sent[0] == "auto" else down  # which it chooses whatever the settings say
+    if down not in ("", "snapshot") and sent[0] == "auto":
+        down = "lossy"  # which it chooses whatever else the settings say
     return uplink, DOWNLINKS.get(down, f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}")
 
 

@@ -46,7 +46,7 @@ KNOWN = {  # method -> (colour, marker); those that often stand side by side hav
     "fedadagrad": (5, 6), "fedavgm": (5, 1), "fedbuff": (6, 6), "data_parallel": (7, 3),
 }  # fmt: skip
 FREE = [spot for spot in product(range(len(COLORS)), range(len(MARKERS))) if spot not in KNOWN.values()]  # for others
-DOWNLINKS = {"increment": 0, "dense": 1, "lossy": 3}  # how the server answers -> dash
+DOWNLINKS = {"increment": 0, "dense": 1, "snapshot": 2, "lossy": 3}  # how the server answers -> dash
 
 
 @dataclass(frozen=True)

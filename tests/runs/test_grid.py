@@ -17,6 +17,16 @@ def test_ratios_by_values_by_downlinks():
     assert {config.algorithm["downlink"] for config in found} == {"increment", "lossy"}
 
 
+@pytest.mark.parametrize("downlink", ["lossy", "snapshot"])
+def test_every_point_of_the_grid_can_be_run_whatever_the_experiment_s_own_downlink(downlink):
+    """A [down_compressor] is refused where nothing is compressed with it."""
+    lasso = {"data": {"name": "lasso"}, "compressor": {"name": "topk"}}
+    config = Settings(algorithm={"name": "fedcef", "downlink": downlink}, down_compressor={"values": "sign"}, **lasso)
+    problem = config.build_problem()
+    for variant in variants_or_grid(config):
+        assert variant.build_algorithm(problem).downlink == variant.algorithm["downlink"] != "snapshot"
+
+
 def test_a_compressor_without_a_ratio_gives_way_and_a_method_without_a_lossy_downlink_has_none():
     found = variants_or_grid(Settings(algorithm={"name": "ef21"}))
     assert len(found) == 9

@@ -45,8 +45,9 @@ def _variant(ratio: float, values: str, lossy: bool, chosen: dict[str, Any], nam
     label = f"r={ratio:g} {values}"
     if not named:
         return Variant(label=label, set=changes)
-    if not lossy:
-        return Variant(label=f"{label}, increment", set={**changes, "algorithm.downlink": "increment"})
+    if not lossy:  # and without what the experiment's own downlink would compress with
+        changes |= {"algorithm.downlink": "increment", "down_compressor": {}}
+        return Variant(label=f"{label}, increment", set=changes)
     down = min(1.0, DOWN * ratio)
     changes |= {"algorithm.downlink": "lossy", "down_compressor.ratio": down, "down_compressor.values": values}
     return Variant(label=f"{label}, lossy {down:g}", set=changes)

@@ -269,5 +269,8 @@ def test_messages_that_stand_alone_are_all_that_anyone_gets():
     assert due.tolist() == [60, 0]
     assert int(ledger.wire.down) == 360 + 60
     again = Column.empty(4, CPU).with_tensors(column.tensors())
-    assert handed_out(Ledger(again, again), replica, torch.tensor([0, 3]))[1].tolist() == [60, 0]
+    zeros = {"z": torch.zeros(1000)}  # of which a snapshot would be shorter, but none is sent
+    assert int(frame_nbytes(snapshot(zeros))) < 60
+    for known in (replica, zeros):
+        assert handed_out(Ledger(again, again), known, torch.tensor([0, 3]))[1].tolist() == [60, 0]
     assert int(column.copied().last) == 60

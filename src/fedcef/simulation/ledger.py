@@ -133,9 +133,9 @@ class Column:
 
     def _sent(self, sizes: Sizes, have: Tensor) -> Tensor:
         """What brings clients that have so much of the log up to date after a round."""
-        missing = self.log + sizes.down - have
         if self.last is not None and not sizes.alone:  # handed out between rounds
-            missing = torch.minimum(missing, self.last)
+            return torch.where(have < self.log, self.last, 0)
+        missing = self.log + sizes.down - have
         return torch.minimum(missing, torch.where(have < self.log, sizes.snapshot, sizes.whole))
 
 

@@ -1,11 +1,12 @@
 """Measures on a test set by name, against scikit-learn and by hand."""
 
+from functools import partial
 from math import exp, log
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.problems.metrics import auc
@@ -181,3 +182,53 @@ def test_windows_of_tokens_go_a_few_at_a_time():
     assert max(lengths) == 16_384 // 4096
     assert evaluation._at_most(torch.zeros(1000), 16_384) == 16_384
     assert evaluation._at_most(torch.zeros(10, 100_000), 16_384) == 1
+
+
+def test_probabilities_are_compared_with_a_half():
+    """A sigmoid's outputs are all above 0: by their sign every label would be there."""
+    labels = torch.randint(0, 2, (50, 3), generator=G).double()
+    scores = torch.randn(50, 3, generator=G).double()
+    named = ("accuracy", "f1_micro", "f1_macro", "auc")
+    by_sign = measured(problem(labels, scores, binary_cross_entropy_with_logits), *named)
+    by_half = measured(problem(labels, scores.sigmoid(), nn.BCELoss()), *named)
+    assert {name: by_half[name] for name in named} == pytest.approx({name: by_sign[name] for name in named})
+
+
+def test_probabilities_of_two_classes():
+    labels = torch.randint(0, 2, (50,), generator=G)
+    scores = torch.randn(50, generator=G).double()
+
+    def loss(outputs, targets):
+        return binary_cross_entropy(outputs, targets.double())
+
+    found = measured(problem(labels, scores.sigmoid(), loss), "balanced_accuracy")
+    assert found["accuracy"] == pytest.approx(float(((scores > 0) == (labels > 0)).double().mean()))
+    recalls = [((scores > 0) == (labels > 0))[labels == label].double().mean() for label in (0, 1)]
+    assert found["balanced_accuracy"] == pytest.approx(float(sum(recalls) / 2))
+
+
+@pytest.mark.parametrize("shape", [(60,), (60, 4)])
+def test_one_hot_targets_are_classes(shape):
+    classes = torch.randint(0, 5, shape, generator=G)
+    outputs = torch.randn(shape[0], 5, *shape[1:], generator=G).double()
+    one_hot = nn.functional.one_hot(classes, 5).movedim(-1, 1).double()
+    named = ("accuracy", "f1_macro", "balanced_accuracy", "top5_accuracy", "auc")
+    expected = measured(problem(classes, outputs, cross_entropy), *named)
+    found = measured(problem(one_hot, outputs, cross_entropy), *named)
+    assert {name: found[name] for name in named} == pytest.approx({name: expected[name] for name in named})
+
+
+@pytest.mark.parametrize("ignored", [3, 255])
+def test_every_measure_ignores_what_the_loss_ignores(ignored):
+    """However the loss is told; a class that is among the outputs cannot be seen within a function."""
+    targets = torch.randint(0, 4, (60,), generator=G)
+    targets[::3] = ignored
+    outputs = torch.randn(60, 4, generator=G).double()
+    named = ("accuracy", "test_loss", "f1_macro", "balanced_accuracy", "top5_accuracy", "auc")
+    kept = targets != ignored
+    losses = [nn.CrossEntropyLoss(ignore_index=ignored), partial(cross_entropy, ignore_index=ignored)]
+    losses += [lambda outputs, targets: cross_entropy(outputs, targets, ignore_index=ignored)] if ignored > 3 else []
+    expected = measured(problem(targets[kept], outputs[kept], cross_entropy), *named)
+    for loss in losses:
+        found = measured(problem(targets, outputs, loss), *named)
+        assert {name: found[name] for name in named} == pytest.approx({name: expected[name] for name in named})

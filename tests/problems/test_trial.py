@@ -190,3 +190,16 @@ class Recomputed(nn.Linear):
 def test_checkpoints_that_find_no_gradients():
     with refused("call torch.utils.checkpoint with use_reentrant=False"):
         Problem.build(Recomputed(4, 3), cross_entropy, [table()])
+
+
+def test_outputs_that_are_no_tensor_have_no_accuracy():
+    class Named(nn.Linear):
+        def forward(self, x):
+            return {"logits": super().forward(x)}
+
+    def loss(outputs, targets):
+        return cross_entropy(outputs["logits"], targets)
+
+    build(Named(4, 3), loss)
+    with refused("There is no accuracy of a dict: with a test set the model must return one tensor; wrap it"):
+        build(Named(4, 3), loss, test=table())

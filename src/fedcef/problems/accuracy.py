@@ -17,8 +17,14 @@ IGNORED = -100  # the label that torch's losses pass over unless they are told a
 def right_and_counted(outputs: Tensor, targets: Tensor, ignore_index: int = IGNORED) -> tuple[Tensor, Tensor]:
     """Which targets are predicted, and which are there to be predicted: two tables of truth values of one shape.
 
-    A negative class or `ignore_index` is not there to be predicted.
+    A negative class or `ignore_index` is not there to be predicted, nor is a class without an output, which only a loss
+    that ignores it takes.
     """
+    if not isinstance(outputs, Tensor):
+        raise ProblemError(
+            f"There is no accuracy of a {type(outputs).__name__}: with a test set the model must return one tensor; "
+            "wrap it in a module that returns its scores, such as model(inputs).logits, or leave the test set out."
+        )
     if outputs.numel() == targets.numel():
         return (outputs.reshape(targets.shape) > 0) == (targets > 0), targets != ignore_index
     fits = outputs.ndim >= 2 and outputs.shape[:1] + outputs.shape[2:] in (targets.shape, targets.shape[:-1])
@@ -30,7 +36,7 @@ def right_and_counted(outputs: Tensor, targets: Tensor, ignore_index: int = IGNO
         )
     predicted = outputs.argmax(1)
     targets = targets.reshape(predicted.shape)
-    return predicted == targets, (targets >= 0) & (targets != ignore_index)
+    return predicted == targets, (targets >= 0) & (targets < outputs.shape[1]) & (targets != ignore_index)
 
 
 def balanced_accuracy(outputs: Tensor, targets: Tensor) -> Tensor:

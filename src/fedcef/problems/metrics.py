@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.parts import choose, imported, is_path
 from fedcef.problems.accuracy import IGNORED, balanced_accuracy, right_and_counted
+from fedcef.problems.outputs import as_classes, ignored_by, scores
 
 if TYPE_CHECKING:
     from fedcef.problems.problem import Problem
@@ -62,6 +63,13 @@ def find_metric(name: str | Whole) -> tuple[str, Metric]:
     return "test_loss" if name == "loss" else name, METRICS[choose("eval.metrics", name, METRICS)]
 
 
+def of_all(problem: Problem, name: str, metric: Whole, outputs: Tensor, targets: Tensor) -> Tensor:
+    """A measure of all outputs and targets at once; functions of the user's own get them as they are."""
+    if METRICS.get(name) is metric:
+        outputs, targets = scores(problem, outputs), as_classes(problem, outputs, targets)
+    return as_number(name, metric(outputs, targets))
+
+
 def as_number(name: str, value: object) -> Tensor:
     """What a metric returned, if it is one number."""
     number = torch.as_tensor(value)
@@ -75,27 +83,23 @@ def tells_loss(problem: Problem) -> bool:
     return not problem.classifies or problem.example.targets[:1].numel() > 1
 
 
-def ignored_by(problem: Problem) -> int:
-    """The label that a problem's loss passes over."""
-    return int(getattr(problem.loss, "ignore_index", IGNORED))
-
-
 # sums of the problem's own loss and of hits
 
 
 def _hits(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
+    targets = as_classes(problem, outputs, targets)
     if targets.is_floating_point() and not bool(((targets == 0) | (targets == 1)).all()):
         raise ConfigError(
             "The metric accuracy is for classes, or for labels that are 0 or 1; take mse or r2 for numbers."
         )
-    right, counted = right_and_counted(outputs, targets, ignored_by(problem))
+    right, counted = right_and_counted(scores(problem, outputs), targets)
     return torch.stack([(right & counted).sum(), counted.sum()])
 
 
 def _hits_in_top(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
-    targets = _classes("top5_accuracy", outputs, targets)
+    targets = _classes("top5_accuracy", outputs, as_classes(problem, outputs, targets))
     among = (outputs.topk(min(TOP, outputs.shape[1]), dim=1).indices == targets.unsqueeze(1)).any(1)
-    counted = _counted(problem, targets)
+    counted = _counted(problem, outputs, targets)
     return torch.stack([(among & counted).sum(), counted.sum()])
 
 
@@ -106,7 +110,7 @@ def _losses(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
     elif outputs.numel() == targets.numel():  # two classes by a sign, of which one may be below 0
         counted = (targets != ignored_by(problem)).sum()
     else:
-        counted = _counted(problem, targets).sum()
+        counted = _counted(problem, outputs, targets).sum()
     mean = problem.loss(outputs, targets).double()
     return torch.stack([torch.where(counted > 0, mean * counted, 0), counted.double()])
 
@@ -115,8 +119,8 @@ def _ratio(problem: Problem, sums: Tensor) -> Tensor:
     return sums[0].double() / sums[1].clamp(min=1)
 
 
-def _counted(problem: Problem, targets: Tensor) -> Tensor:
-    return (targets >= 0) & (targets != ignored_by(problem))
+def _counted(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
+    return (targets >= 0) & (targets < outputs.shape[1]) & (targets != ignored_by(problem))
 
 
 # regression
@@ -147,15 +151,16 @@ def _r2(problem: Problem, sums: Tensor) -> Tensor:
 
 def _confusions(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
     """Of each label how often it is found, found wrongly, and missed: (3, L)."""
+    targets = as_classes(problem, outputs, targets)
     if outputs.numel() == targets.numel():
-        found, true = _as_labels(outputs, targets)
+        found, true = _as_labels(scores(problem, outputs), targets)
         return torch.stack([(found & true).sum(0), (found & ~true).sum(0), (~found & true).sum(0)])
     targets = _classes("f1", outputs, targets)
-    predicted, counted = outputs.argmax(1), _counted(problem, targets)
+    predicted, counted = outputs.argmax(1), _counted(problem, outputs, targets)
     right = (predicted == targets) & counted
     wrong = (predicted != targets) & counted
     counts = torch.zeros(3, outputs.shape[1], dtype=torch.int64, device=outputs.device)
-    kept = targets.clamp(min=0)
+    kept = targets.clamp(min=0, max=outputs.shape[1] - 1)
     for row, (labels, which) in enumerate([(kept, right), (predicted, wrong), (kept, wrong)]):
         counts[row].index_add_(0, labels.flatten(), which.flatten().long())
     return counts
@@ -184,7 +189,7 @@ def auc(outputs: Tensor, targets: Tensor) -> Tensor:
     else:
         targets = _classes("auc", outputs, targets)
         scores = outputs.double().softmax(1).movedim(1, -1).flatten(0, -2)
-        counted = targets.flatten() >= 0
+        counted = (targets.flatten() >= 0) & (targets.flatten() < outputs.shape[1])
         scores, true = scores[counted], one_hot(targets.flatten()[counted], outputs.shape[1]).bool()
     areas = [
         _area(scores[:, label], true[:, label])
@@ -226,7 +231,7 @@ def _classes(name: str, outputs: Tensor, targets: Tensor) -> Tensor:
 def _surprise(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
     """The cross-entropy of all targets, in nats, and their number."""
     targets = _classes("perplexity or bits_per_byte", outputs, targets)
-    counted = _counted(problem, targets)
+    counted = _counted(problem, outputs, targets)
     labels = torch.where(counted, targets, IGNORED).flatten()
     nats = cross_entropy(outputs.movedim(1, -1).flatten(0, -2), labels, ignore_index=IGNORED, reduction="sum")
     return torch.stack([nats.double(), counted.sum().double()])

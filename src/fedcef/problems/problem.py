@@ -18,6 +18,7 @@ from fedcef.problems.augment import CropFlip
 from fedcef.problems.buffers import Buffers, Statistics, digest, untrained
 from fedcef.problems.casting import in_types_of_the_model
 from fedcef.problems.client_data import ClientData, PooledData, Samples
+from fedcef.problems.outputs import Deciding
 from fedcef.problems.reading import Collate
 from fedcef.problems.several import Packing, with_unpacking
 from fedcef.problems.trial import check_loss, trainable_parameters, try_out
@@ -60,6 +61,8 @@ class Problem:
     """How several inputs of a sample lie in one table, if there are several; `packing.unpack` takes them apart."""
     notes: tuple[str, ...] = ()
     """What was changed in the data that were handed in."""
+    deciding: Deciding = "sign"
+    """How labels are told from outputs of which there is one for each target."""
 
     @classmethod
     def build(

@@ -16,6 +16,7 @@ from fedcef.core.errors import ProblemError
 from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.buffers import Buffers, Statistics
 from fedcef.problems.client_data import Samples
+from fedcef.problems.outputs import deciding
 
 if TYPE_CHECKING:
     from fedcef.problems.problem import Problem
@@ -70,19 +71,19 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
     tried = problem
     if [*problem.model.buffers()]:  # which a pass may change, and the user's module stays as it is
         tried = replace(problem, model=problem.statistics.train(deepcopy(problem.model)))
-    outputs, value = _evaluate(tried, first, "client 0" if problem.num_clients else "the test set")
+    found, value = _evaluate(tried, first, "client 0" if problem.num_clients else "the test set")
     if not isinstance(value, Tensor) or value.ndim != 0:
         what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}, not a tensor"
         raise ProblemError(f"The loss must return one number, the mean over the batch; it returned {what}.")
     with torch.random.fork_rng(devices=[]):  # what is tried from here on leaves the user's random numbers alone
         _check_gradient(tried, first)
-        _check_mean(problem, outputs, first.targets, value)
-        data = problem.data.checked(_LabelCheck(problem, outputs))
+        _check_mean(problem, found, first.targets, value)
+        data = problem.data.checked(_LabelCheck(problem, found))
         for name, samples in {"test": test, "validation": problem.validation}.items():
             if samples is not None:
                 outputs, _ = _evaluate(tried, _first(samples), f"the {name} set")
                 _check_held_out(problem, samples, outputs, f"The {name} set")
-    return replace(problem, data=data)
+    return replace(problem, data=data, deciding=deciding(problem.loss, found, first.targets))
 
 
 def _check_held_out(problem: Problem, samples: Samples, outputs: Any, name: str) -> None:

@@ -20,7 +20,8 @@ from fedcef.oracles.gradient_oracle import convolves
 from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.client_data import Samples
 from fedcef.problems.lending import lend
-from fedcef.problems.metrics import ACCURACY, LOSS, Whole, find_metric, ignored_by
+from fedcef.problems.metrics import ACCURACY, LOSS, Whole, find_metric
+from fedcef.problems.outputs import ignored_by, scores
 from fedcef.problems.problem import Problem
 from fedcef.simulation.held_out import HeldOut, default_metrics
 
@@ -193,7 +194,7 @@ class Evaluator:
     def _accuracies(self, x: Tensor, batch: Samples) -> Tensor:
         """Each client's accuracy, (S,)."""
         outputs = self.problem.outputs(self._model, x, batch.inputs.flatten(0, 1))
-        tables = right_and_counted(outputs, batch.targets.flatten(0, 1), ignored_by(self.problem))
+        tables = right_and_counted(scores(self.problem, outputs), batch.targets.flatten(0, 1), ignored_by(self.problem))
         right, counted = (table.reshape(len(batch), -1) for table in tables)
         return (right & counted).sum(1).double() / counted.sum(1).clamp(min=1)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from fedcef.problems.metrics import ACCURACY, Metric, Sums, as_number, find_metric, tells_loss
+from fedcef.problems.metrics import ACCURACY, Metric, Sums, find_metric, of_all, tells_loss
 from fedcef.problems.problem import Problem
 
 
@@ -34,7 +34,7 @@ class HeldOut:
         values = {name: self._value(name, total) for name, total in totals.items()}
         if whole:
             outputs, targets = (torch.cat(parts) for parts in zip(*kept, strict=True))
-            values |= {name: as_number(name, metric(outputs, targets)) for name, metric in whole.items()}
+            values |= {n: of_all(self._problem, n, metric, outputs, targets) for n, metric in whole.items()}
         return {name: values[name] for name in self._metrics}
 
     def _value(self, name: str, total: Tensor) -> Tensor:

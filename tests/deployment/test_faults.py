@@ -47,7 +47,9 @@ def control_gap(loop: Loopback, reference: Replayed) -> float:
     return float((c - mean).norm() / c.norm())
 
 
-@pytest.mark.parametrize("method", ["fedcef", "fedcef dense", "fedcef lossy", "scaffold", "feddr", "fedda"])
+@pytest.mark.parametrize(
+    "method", ["fedcef", "fedcef dense", "fedcef lossy", "fedcef snapshot", "scaffold", "feddr", "fedda"]
+)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_everything_at_once(tmp_path, method, seed):
     settings = small_settings(method, rounds=12, snapshot_every=3, seed=seed)

@@ -11,7 +11,7 @@ from fedcef.deployment.messages import OVERHEAD, decode_order
 from fedcef.wire import FrameKind, head_of, split
 
 from .loopback import Loopback
-from .setting import equal, simulation, small_settings
+from .setting import equal, replayed, simulation, small_settings
 
 
 def settings_of(**changes):
@@ -86,6 +86,19 @@ def test_a_run_recovers_from_its_folder(tmp_path):
     assert equal(loop.server.state.replica, simulated.replica)
     frames, _ = split((tmp_path / "server" / "round_log.bin").read_bytes())
     assert len(frames) < 9
+
+
+def test_a_server_that_lost_its_log_sends_the_replica(tmp_path):
+    """What a snapshot of its own has is in the log for those clients alone that have yet to get it."""
+    settings = settings_of(snapshot_every=3)
+    loop = Loopback(settings, tmp_path).run(3)
+    (tmp_path / "server" / "round_log.bin").write_bytes(b"")
+    loop.reopen_server()
+    for order in loop.server.start_round(loop.now).values():
+        assert [head_of(frame) for frame in decode_order(order).frames] == [(FrameKind.STATE, 3)]
+    loop.run()
+    assert equal(loop.server.state.replica, replayed(settings, loop.history).replica)
+    assert loop.outcomes.keys() == {"accepted"}
 
 
 def test_a_client_passes_over_earlier_messages(tmp_path):

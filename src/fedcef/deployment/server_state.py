@@ -126,7 +126,7 @@ class ServerState:
     def frames_since(self, have: int | None) -> tuple[bytes, ...]:
         """What brings a replica that has seen so many rounds up to date, by the ledger's rule; None: a snapshot."""
         if self.protocol.algorithm.stands_alone and have is not None and have < self.round:
-            return (self.log[self.round - 1],)
+            return self.log.since(self.round - 1) or (self.snapshot_frame,)  # a log that was lost has no last entry
         missed = None if have is None else self.log.since(have)
         if missed is not None and len(missed) <= 1:
             fits = sum(map(len, missed)) <= self.whole_size

@@ -8,7 +8,6 @@ order of their calls; a layer that is called twice draws twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
@@ -18,6 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from fedcef.core.masks import Chance
 from fedcef.problems.buffers import Statistics
+from fedcef.problems.copying import copied
 
 Shape = tuple[int, ...]
 
@@ -54,7 +54,7 @@ class Copy:
     @classmethod
     def of(cls, model: nn.Module, statistics: Statistics = Statistics()) -> Copy:
         """A copy of the model, which itself stays as it is; layers with running statistics have a mode of their own."""
-        copy, masks = statistics.train(deepcopy(model)), Masks()
+        copy, masks = statistics.train(copied(model, shares=True)), Masks()
         for layer in copy.modules():
             if isinstance(layer, _DropoutNd) and type(layer) in _MASK_SHAPES:
                 layer.forward = partial(_forward, layer, masks)

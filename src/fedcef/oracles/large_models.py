@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 from torch import nn
 
 from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
+from fedcef.problems.copying import copied
 from fedcef.problems.problem import Problem
 
 
@@ -50,7 +49,7 @@ def trained_model(problem: Problem, training: Training) -> nn.Module:
     """
     if training.precision != "bfloat16_weights":
         return problem.model
-    model = deepcopy(problem.model)
+    model = copied(problem.model, shares=True)
     for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.data = parameter.data.to(torch.bfloat16)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedcef.core.errors import ProblemError
 from fedcef.core.layout import Layout
+from fedcef.problems.copying import copied
 
 Buffers = Literal["constant", "frozen", "local", "mean"]
 """How buffers are treated: none may change; statistics stay as they are; every batch has its own, and whoever uses the
@@ -50,7 +50,7 @@ class Statistics:
         """Those that a training pass on these inputs changes; refused if the choice has no place for them."""
         if choice not in BUFFERS:
             raise ProblemError(f"buffers is {choice!r}; it must be one of {', '.join(map(repr, BUFFERS))}.")
-        moving = _moving(deepcopy(model).train(), inputs) if [*model.buffers()] else []
+        moving = _moving(copied(model, shares=True).train(), inputs) if [*model.buffers()] else []
         if not moving:
             return cls()
         if choice == "constant":
@@ -69,7 +69,7 @@ class Statistics:
                 f"buffers='local' is for batch normalisation; the buffers of {type(others[0]).__name__} can only be "
                 "kept, by buffers='frozen', or averaged, by buffers='mean'."
             )
-        _check_still(found.train(deepcopy(model)), inputs)
+        _check_still(found.train(copied(model, shares=True)), inputs)
         return found
 
     @classmethod
@@ -78,7 +78,7 @@ class Statistics:
         odd = [name for name, buffer in buffers.items() if buffer.dtype == torch.bool or buffer.is_complex()]
         if odd:
             raise ProblemError(f"buffers='mean' is for numbers; {_some(odd)} can only be kept, by buffers='frozen'.")
-        _check_still(deepcopy(model).eval(), inputs)
+        _check_still(copied(model, shares=True).eval(), inputs)
         return cls(averaged=Layout.of(buffers))
 
     def train(self, model: nn.Module) -> nn.Module:
@@ -166,7 +166,7 @@ def group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
     if groups < 1:
         raise ProblemError(f"groups is {groups}; it must be 1 or more.")
     made: dict[int, nn.Module] = {}
-    root = nn.ModuleDict({"model": deepcopy(model)})
+    root = nn.ModuleDict({"model": copied(model)})
     for parent in list(root.modules()):
         for name, child in parent.named_children():
             if isinstance(child, _BatchNorm):

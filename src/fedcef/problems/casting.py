@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from fedcef.core.errors import DataNote
 from fedcef.problems.client_data import Samples
+from fedcef.problems.copying import copied
 from fedcef.problems.labels import Labels, outputs_of
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class _Trial:
     def __init__(self, problem: Problem) -> None:
         self._problem, self._model = problem, problem.model
         if [*problem.model.buffers()]:  # which a pass may change
-            self._model = deepcopy(problem.model)
+            self._model = copied(problem.model, shares=True)
 
     def outputs(self, inputs: Tensor) -> Tensor | None:
         """The model's, or None where it fails."""

@@ -18,6 +18,7 @@ from fedcef.problems.augment import CropFlip
 from fedcef.problems.buffers import Buffers, Statistics, digest, untrained
 from fedcef.problems.casting import in_types_of_the_model
 from fedcef.problems.client_data import ClientData, PooledData, Samples
+from fedcef.problems.copying import copied
 from fedcef.problems.outputs import Deciding
 from fedcef.problems.reading import Collate
 from fedcef.problems.several import Packing, with_unpacking
@@ -84,8 +85,8 @@ class Problem:
         """A problem from a module and each client's data: an (inputs, targets) pair, or a map-style data set.
 
         The start point is the module's parameters as they are; frozen ones (requires_grad=False) and buffers that no
-        pass changes are kept, and nobody sends them.  Without clients it is what the server of a deployment knows; then
-        there must be a test set.
+        pass changes are kept, and nobody sends them.  The module is copied, but for the values of frozen parameters.
+        Without clients it is what the server of a deployment knows; then there must be a test set.
 
         Args:
             model: model(inputs), or model(*inputs) or model(**inputs) where a sample has several.
@@ -119,7 +120,7 @@ class Problem:
         packing = read.clients.example.packing
         layout = Layout.of(parameters)
         problem = cls(
-            model=with_unpacking(model, packing),
+            model=with_unpacking(copied(model, shares=True), packing),
             loss=loss,
             data=read.clients,
             test=read.test,
@@ -233,10 +234,10 @@ class Problem:
         trained = {n: tensors[names[id(p)]].clone() for n, p in everything if p.requires_grad}
         model = self.model
         if self.statistics.local:
-            model = deepcopy(model).eval()
+            model = copied(model, shares=True).eval()
             self.calibrate(model, x.to(self.z0.device), inputs)
         elif statistics is not None:
-            model = deepcopy(model)
+            model = copied(model, shares=True)
             self.statistics.put(model, statistics.to(self.z0.device))
         return trained | {name: kept.to(x.device, copy=True) for name, kept in untrained(model).items()}
 
@@ -253,7 +254,7 @@ class Problem:
         looked_at = self.calibration
         return replace(
             self,
-            model=deepcopy(self.model).to(device, dtype),
+            model=copied(self.model, shares=True).to(device, dtype),
             loss=loss,
             data=self.data.to(device, dtype),
             test=None if self.test is None else self.test.to(device, dtype),

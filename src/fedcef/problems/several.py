@@ -8,7 +8,6 @@ model(**inputs) where they have names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -93,11 +92,10 @@ class Unpacking:
 
 
 def with_unpacking(model: nn.Module, packing: Packing | None) -> nn.Module:
-    """A copy of the model that takes packed inputs, beside those that it took before; itself where none are packed."""
+    """The model, which takes packed inputs, too, beside those that it took before."""
     if packing is None:
         return model
     trained = next(name for name, parameter in model.named_parameters() if parameter.requires_grad)
-    model = deepcopy(model)
     model.register_forward_pre_hook(Unpacking(packing, trained), with_kwargs=True)
     return model
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from fedcef.core.errors import ProblemError
 from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.buffers import Buffers, Statistics
 from fedcef.problems.client_data import Samples
+from fedcef.problems.copying import copied
 from fedcef.problems.outputs import deciding
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
     problem = replace(problem, calibration=_calibration(problem, calibration))
     tried = problem
     if [*problem.model.buffers()]:  # which a pass may change, and the user's module stays as it is
-        tried = replace(problem, model=problem.statistics.train(deepcopy(problem.model)))
+        tried = replace(problem, model=problem.statistics.train(copied(problem.model, shares=True)))
     found, value = _evaluate(tried, first, "client 0" if problem.num_clients else "the test set")
     if not isinstance(value, Tensor) or value.ndim != 0:
         what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}, not a tensor"
@@ -201,4 +201,4 @@ class _LabelCheck:
     def _try(self, one: Samples) -> None:
         """The loss of one sample, by a copy of the model that draws no masks: others may compute at the same time."""
         problem = self._problem
-        problem.loss(problem.outputs(deepcopy(problem.model).eval(), problem.z0, one.inputs), one.targets)
+        problem.loss(problem.outputs(copied(problem.model, shares=True).eval(), problem.z0, one.inputs), one.targets)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from fedcef.core.errors import ProblemError, RunError
+from fedcef.problems.copying import copied
 from fedcef.python import plot, views
 from fedcef.runs.folder import RunFolder
 from fedcef.runs.reader import RunReader
@@ -78,7 +78,7 @@ class History:
                 "This history knows its parameters but not their module; load them into yours: "
                 "module.load_state_dict(history.parameters)."
             )
-        model = deepcopy(self.template)
+        model = copied(self.template)
         model.load_state_dict(self.parameters)
         return model
 

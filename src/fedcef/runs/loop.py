@@ -11,7 +11,6 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from fedcef.algorithms.algorithm import Message
 from fedcef.core.interrupts import uninterrupted
+from fedcef.problems.copying import copied
 from fedcef.runs.measures import Measuring
 from fedcef.runs.reader import Record
 from fedcef.runs.sinks import Sink
@@ -196,7 +196,7 @@ class Loop:
     def _model(self) -> nn.Module:
         """A copy of the problem's module with the parameters so far."""
         problem = self.simulation.problem
-        model = deepcopy(problem.model)
+        model = copied(problem.model)
         model.load_state_dict(problem.state_dict(self.simulation.model(), statistics=self.simulation.statistics()))
         return model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,6 +18,7 @@ from fedcef.core.training import Weighting
 from fedcef.oracles.gradient_oracle import convolves
 from fedcef.problems.accuracy import right_and_counted
 from fedcef.problems.client_data import Samples
+from fedcef.problems.copying import copied
 from fedcef.problems.lending import lend
 from fedcef.problems.metrics import ACCURACY, LOSS, Whole, find_metric
 from fedcef.problems.outputs import ignored_by, scores
@@ -75,7 +75,7 @@ class Evaluator:
             "validation_": HeldOut(replace(problem, test=problem.validation), {**measured, "test_loss": LOSS}),
         }
         self._per_client = per_client
-        self._model = deepcopy(problem.model).eval()
+        self._model = copied(problem.model, shares=True).eval()
         looked_at = _looked_at(problem.num_clients, clients)
         self._rows = len(looked_at)
         sizes = problem.data.sizes_of(looked_at.to(problem.z0.device)).tolist()

@@ -7,7 +7,6 @@ below.  So all this says that a condition is broken more surely than that it hol
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +16,7 @@ from fedcef.core import rng
 from fedcef.core.round import Rounds
 from fedcef.core.training import Training
 from fedcef.oracles.oracle import make_oracle
+from fedcef.problems.copying import copied
 from fedcef.problems.problem import Problem
 
 _BATCHES = 16  # minibatches of every client, from which their variance is estimated
@@ -37,7 +37,7 @@ class Losses:
 
     def __init__(self, problem: Problem, samples: int = 0) -> None:
         self.problem = problem
-        self._model = deepcopy(problem.model).eval()
+        self._model = copied(problem.model, shares=True).eval()
         self._samples = [problem.client_samples(i, samples or None) for i in range(problem.num_clients)]
 
     def loss(self, client: int) -> Callable[[Tensor], Tensor]:

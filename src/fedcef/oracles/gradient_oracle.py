@@ -15,6 +15,7 @@ from fedcef.core.round import Round
 from fedcef.core.training import Training
 from fedcef.oracles.large_models import check_large, trained_model
 from fedcef.problems.client_data import Samples
+from fedcef.problems.copying import copied
 from fedcef.problems.draws import epochs
 from fedcef.problems.problem import Problem
 
@@ -40,6 +41,8 @@ class GradientOracle(ABC):
                 f"With buffers = {'local' if statistics.local else 'mean'!r} batch normalisation takes the statistics "
                 "of each batch; take batch_size 2 or more, or 0 for all samples."
             )
+        if (statistics.local or statistics.averaged.names) and not training.batch_size:
+            _check_single(problem)
         check_large(problem, training)
         self.problem, self.model = problem, trained_model(problem, training)
         self.captures = problem.data.captures and not statistics.reads_back(problem.model)
@@ -149,6 +152,22 @@ class _Moving:
         x = x.expand(len(self._clients), -1)
         g, self.statistics = self._gradients.moving(x, self._clients, self._batch(k), self._round, k, self.statistics)
         return g
+
+
+def _check_single(problem: Problem) -> None:
+    """Refuse clients of which all samples are one, where batch normalisation takes the statistics of these."""
+    sizes = problem.sizes
+    if not problem.num_clients or int(sizes.min()) > 1:
+        return
+    client, model = int(sizes.argmin()), problem.statistics.train(copied(problem.model, shares=True))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            problem.outputs(model, problem.z0, problem.client_samples(client).inputs)
+    except ValueError as error:  # where images have several pixels, one is enough
+        raise ConfigError(
+            f"With batch_size = 0 a step of client {client} takes its only sample, of which batch normalisation has no "
+            "statistics; give a batch_size, leave the client out, or take buffers = 'frozen' or fedcef.group_norm."
+        ) from error
 
 
 def clip(g: Tensor, norm: float) -> Tensor:

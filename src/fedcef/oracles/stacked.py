@@ -93,7 +93,7 @@ class Stacked(GradientOracle):
                     "The model computes activations again on the way back (checkpointing), which cannot be done for "
                     "all clients at once; take oracle = 'loop'."
                 ) from error
-            if "vmap" in str(error):
+            if "vmap" in str(error) or "Batching rule" in str(error):
                 raise ProblemError(
                     "The model or the loss reads a number from a tensor (.item(), float(), if) or does something else "
                     f"that cannot be computed for all clients at once; take oracle = 'loop'.  ({_first_line(error)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,14 @@ UNEQUAL = "; where they differ in length, give a collate function, such as fedce
 def is_table(values: Any) -> bool:
     """A tensor, an array, or a table or column of pandas and its like."""
     return isinstance(values, Tensor | np.ndarray) or hasattr(values, "to_numpy")
+
+
+def listed(values: Any) -> Any:
+    """A column of a Hugging Face data set, and any other sequence, as a list or a table; all else as it is."""
+    if not isinstance(values, Sequence) or isinstance(values, list | tuple | str | bytes) or is_table(values):
+        return values
+    whole = values[:]
+    return whole if isinstance(whole, list) or is_table(whole) else list(values)
 
 
 def stacked(values: list[Any]) -> Tensor:

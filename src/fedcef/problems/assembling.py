@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from fedcef.core.errors import ProblemError
+from fedcef.problems.arrays import listed
 from fedcef.problems.client_data import ClientData, PooledData, Samples
 from fedcef.problems.clients.dataset import DatasetData
 from fedcef.problems.labels import Labels, are_words
@@ -100,6 +101,8 @@ def _clients(
             "The clients are one pair of tables; say whose each row is by client_ids=…, or give a list with one pair "
             "for each client."
         )
+    if isinstance(clients, tuple) and client_ids is not None:
+        clients = tuple(map(listed, clients))
     if isinstance(clients, Mapping | str):
         raise ProblemError(
             f"The clients are a {type(clients).__name__}; give a list of one (inputs, targets) pair for each."

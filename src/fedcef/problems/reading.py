@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from fedcef.core.errors import ProblemError
-from fedcef.problems.arrays import UNEQUAL, is_table, stacked, to_column, to_tensor
+from fedcef.problems.arrays import UNEQUAL, is_table, listed, stacked, to_column, to_tensor
 from fedcef.problems.client_data import PooledData, Samples
 from fedcef.problems.labels import Column, Labels, are_words
 from fedcef.problems.several import Packing
 
 Collate = Callable[[list[Any]], tuple[Any, Any]]
 """collate(samples): the inputs and targets of a list of samples, always of the same shapes, as `DataLoader` has it."""
+
+
+_NO_NUMBERS = "; make arrays of images and the like, by numpy.asarray or a transform such as torchvision's ToTensor"
 
 
 class Raw(NamedTuple):
@@ -62,6 +65,13 @@ def take_apart(data: Any, whose: str, collate: Collate | None = None) -> Raw:
             f"The inputs of {whose} are a sparse matrix; make it dense by toarray(), or take an estimator such as "
             "fedcef.FederatedLogisticRegression, which leaves it sparse."
         )
+    if isinstance(data, tuple):
+        data = tuple(map(listed, data))
+        if len(data) > 2 and collate is None and all(map(is_table, data)):
+            raise ProblemError(
+                f"The data of {whose} are {len(data)} tables; give a pair of inputs and targets, where a sample has "
+                "several inputs ((a, b), targets)."
+            )
     if isinstance(data, Samples):
         raw = Raw(data.inputs, data.targets, whose, data.packing)
     elif is_pair(data):
@@ -111,7 +121,7 @@ def _of_samples(rows: list[Any], whose: str, collate: Collate | None) -> Raw:
     except ProblemError:
         raise
     except Exception as error:
-        advice = "" if collate else UNEQUAL
+        advice = _NO_NUMBERS if "infer dtype" in str(error) else "" if collate else UNEQUAL
         raise ProblemError(
             f"The samples of {whose} do not make a table of inputs and targets: {error}{advice}"
         ) from error
@@ -123,7 +133,9 @@ def _of_pair(data: Any, whose: str) -> Raw:
     if not _are_several(inputs):
         return Raw(to_tensor(inputs, what), column, whose)
     named = isinstance(inputs, Mapping)
-    parts = {name: to_tensor(part, what) for name, part in (sorted(inputs.items()) if named else enumerate(inputs))}
+    parts = {
+        name: to_tensor(listed(part), what) for name, part in (sorted(inputs.items()) if named else enumerate(inputs))
+    }
     lengths = [len(part) for part in parts.values()]
     if len(set(lengths)) != 1:
         raise ProblemError(f"{what} are of {', '.join(map(str, lengths))} samples; all parts must have as many.")
@@ -169,7 +181,9 @@ def is_pair(data: Any) -> bool:
         return False
     inputs, targets = data
     if is_table(inputs):
-        return is_table(targets) or (isinstance(targets, list) and len(targets) == len(inputs))
+        return is_table(targets) or (
+            isinstance(targets, list) and (isinstance(data, tuple) or len(targets) == len(inputs))
+        )
     several = isinstance(inputs, list) or _are_several(inputs)
     return isinstance(data, tuple) and several and (isinstance(targets, list) or is_table(targets))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from fedcef.core.errors import ProblemError
 from fedcef.problems.accuracy import right_and_counted
+from fedcef.problems.advice import advice, check_axes, check_modules
 from fedcef.problems.buffers import Buffers, Statistics
 from fedcef.problems.client_data import Samples
 from fedcef.problems.copying import copied
@@ -29,6 +31,7 @@ def trainable_parameters(model: Any) -> dict[str, Tensor]:
     if not isinstance(model, nn.Module):
         what = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise ProblemError(f"The model is {what}; it must be a torch.nn.Module, made and ready to be called.")
+    check_modules(model)
     everything = dict(model.named_parameters())
     if lazy := [name for name, p in everything.items() if is_lazy(p)]:
         raise ProblemError(f"The model has parameters without a shape yet ({lazy[0]}); call it once on a batch before.")
@@ -37,8 +40,13 @@ def trainable_parameters(model: Any) -> dict[str, Tensor]:
         why = ": all of them are frozen (requires_grad=False); make some trainable" if everything else ""
         raise ProblemError(f"The model has no parameters to train{why}.")
     kinds = {p.dtype for p in parameters.values()}
-    if len(kinds) > 1 or kinds & {torch.float16, torch.bfloat16}:
+    if len(kinds) > 1 or not kinds <= {torch.float32, torch.float64}:
         found = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+        if any(kind.is_complex for kind in kinds):
+            raise ProblemError(
+                f"The parameters must all be float32 or all float64, and are {found}; keep complex ones as two real "
+                "numbers, torch.view_as_real, and call torch.view_as_complex in forward."
+            )
         raise ProblemError(
             f"The parameters must all be float32 or all float64, and are {found}; call model.float() first, and "
             "compute in bfloat16 by precision = 'bfloat16_weights'."
@@ -48,6 +56,8 @@ def trainable_parameters(model: Any) -> dict[str, Tensor]:
 
 def check_loss(loss: Any) -> None:
     """A loss can be called, and has nothing to be trained: only the model's parameters are."""
+    if isinstance(loss, type):
+        raise ProblemError(f"The loss is the class {loss.__name__}; make one, {loss.__name__}().")
     if not callable(loss):
         raise ProblemError(f"The loss is a {type(loss).__name__}; it must be a function of outputs and targets.")
     own = [name for name, p in loss.named_parameters() if p.requires_grad] if isinstance(loss, nn.Module) else []
@@ -71,18 +81,24 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
     tried = problem
     if [*problem.model.buffers()]:  # which a pass may change, and the user's module stays as it is
         tried = replace(problem, model=problem.statistics.train(copied(problem.model, shares=True)))
+    if len(first) == 1 and (problem.statistics.local or problem.statistics.averaged.names):
+        first = first[torch.tensor([0, 0], device=first.inputs.device)]  # a batch is drawn with replacement
     found, value = _evaluate(tried, first, "client 0" if problem.num_clients else "the test set")
     if not isinstance(value, Tensor) or value.ndim != 0:
         what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}, not a tensor"
         raise ProblemError(f"The loss must return one number, the mean over the batch; it returned {what}.")
     with torch.random.fork_rng(devices=[]):  # what is tried from here on leaves the user's random numbers alone
         _check_gradient(tried, first)
+        _check_axes(tried, first, found)
         _check_mean(problem, found, first.targets, value)
         data = problem.data.checked(_LabelCheck(problem, found))
-        for name, samples in {"test": test, "validation": problem.validation}.items():
-            if samples is not None:
-                outputs, _ = _evaluate(tried, _first(samples), f"the {name} set")
-                _check_held_out(problem, samples, outputs, f"The {name} set")
+        held_out = {"test": test, "validation": problem.validation}
+        if any(held_out.values()):
+            evaluated = replace(problem, model=copied(problem.model, shares=True).eval())
+            for name, samples in held_out.items():
+                if samples is not None:
+                    outputs, _ = _evaluate(evaluated, _first(samples), f"the {name} set")
+                    _check_held_out(problem, samples, outputs, f"The {name} set")
     return replace(problem, data=data, deciding=deciding(problem.loss, found, first.targets))
 
 
@@ -122,7 +138,8 @@ def _first(samples: Samples | None) -> Samples:
     return samples[:2]
 
 
-def _evaluate(problem: Problem, batch: Samples, whose: str) -> tuple[Tensor, Tensor]:
+def _evaluate(problem: Problem, batch: Samples, whose: str) -> tuple[Any, Any]:
+    outputs = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # torch only warns of outputs and targets that broadcast by accident
@@ -134,10 +151,26 @@ def _evaluate(problem: Problem, batch: Samples, whose: str) -> tuple[Tensor, Ten
                 "The model computes activations again in a way that finds no gradients here; call "
                 "torch.utils.checkpoint with use_reentrant=False."
             ) from error
+        packing, inputs = problem.packing, f"{tuple(batch.inputs.shape)} {batch.inputs.dtype}"
+        said = "" if packing and outputs is None else advice(problem.model, batch, outputs)
+        why = str(error).removesuffix(".") if said else str(error)
         raise ProblemError(
-            f"The model or the loss cannot take a batch of {whose} (inputs {tuple(batch.inputs.shape)} "
-            f"{batch.inputs.dtype}, targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {error}"
+            f"The model or the loss cannot take a batch of {whose} (inputs {inputs if packing is None else packing}, "
+            f"targets {tuple(batch.targets.shape)} {batch.targets.dtype}): {why}{said}"
         ) from error
+
+
+def _check_axes(problem: Problem, batch: Samples, outputs: Any) -> None:
+    """Sequences as long as there are classes: a shorter one tells on which axis these are."""
+    targets = batch.targets
+    if problem.packing or not isinstance(outputs, Tensor) or outputs.ndim != 3 or targets.ndim != 2:
+        return
+    if batch.inputs.shape == targets.shape and outputs.shape[1] == outputs.shape[2] == targets.shape[1]:
+        shorter = None
+        with torch.no_grad(), warnings.catch_warnings(), suppress(Exception):  # it may take one length alone
+            warnings.simplefilter("ignore")
+            shorter = problem.outputs(problem.model, problem.z0, batch.inputs[:, :-1])
+        check_axes(outputs, shorter, targets)
 
 
 def _check_gradient(problem: Problem, batch: Samples) -> None:
@@ -163,6 +196,7 @@ def _check_mean(problem: Problem, outputs: Any, targets: Tensor, value: Tensor) 
             twice = problem.loss(torch.cat([outputs, outputs]), torch.cat([targets, targets]))
     except Exception:  # a loss for batches of one length
         return
+    value, twice = value.detach(), torch.as_tensor(twice).detach()
     if float(value) and abs(float(twice) / float(value) - 2) < 1e-3:
         raise ProblemError(
             "The loss doubles with the batch: it is a sum.  It must be the mean over the batch (reduction='mean')."

@@ -13,11 +13,12 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import PrivateAttr
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.algorithms.algorithm import Algorithm
@@ -26,6 +27,7 @@ from fedcef.core.errors import ConfigError, RunError
 from fedcef.core.parts import Section, described
 from fedcef.core.training import Training
 from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
+from fedcef.problems.buffers import digest
 from fedcef.problems.own import Clients
 from fedcef.problems.problem import Problem
 from fedcef.python.history import History
@@ -83,8 +85,9 @@ def _differing(theirs: Record, settings: Settings) -> str:
     with suppress(ConfigError):
         theirs = tomllib.loads(Settings(**renewed(theirs)).to_toml()) if theirs else theirs
     theirs = {**theirs, "rounds": mine["rounds"]}  # which `run` compares by itself: there may be more of them
-    if "base_model" in mine["data"]:  # what was frozen was not written down by earlier versions
-        theirs["data"] = {"base_model": mine["data"]["base_model"], **theirs.get("data", {})}
+    later = {name: mine["data"][name] for name in ("base_model", "loss_options") if name in mine["data"]}
+    if later:  # which earlier versions did not write down
+        theirs["data"] = {**later, **theirs.get("data", {})}
     return changes(theirs, mine, free=set(FREE) - {"label"})
 
 
@@ -109,6 +112,7 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
         data={
             "name": IN_PYTHON,
             "loss": getattr(problem.loss, "__name__", type(problem.loss).__name__),
+            **({"loss_options": given} if (given := loss_options(problem.loss)) else {}),
             "fingerprint": fingerprint(problem),
             **({"base_model": base.hex()} if (base := problem.base_digest) else {}),
         },
@@ -116,6 +120,22 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
     )
     settings._problem, settings._algorithm = problem, algorithm
     return settings
+
+
+def loss_options(loss: Any) -> str:
+    """The options of a loss that is a module, or those that a `partial` has fixed; "" where there are none."""
+    options: dict[str, Any] = {}
+    while isinstance(loss, partial):
+        options = {**loss.keywords, **options}
+        loss = loss.func
+    if isinstance(loss, nn.Module):
+        for prefix, module in loss.named_modules():
+            own = {name: value for name, value in vars(module).items() if name[0] != "_" and name != "training"}
+            options |= {f"{prefix}.{name}".removeprefix("."): value for name, value in own.items()}
+        options |= loss.state_dict()
+    plain = {name: repr(value) for name, value in options.items() if isinstance(value, bool | int | float | str)}
+    tensors = {name: digest({name: value}).hex() for name, value in options.items() if isinstance(value, Tensor)}
+    return ", ".join(f"{name}={value}" for name, value in sorted((plain | tensors).items()))
 
 
 def fingerprint(problem: Problem) -> str:

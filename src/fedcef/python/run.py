@@ -136,6 +136,8 @@ def run(
     """
     if out is None and resume:
         raise ConfigError("resume continues the run in a folder; give the folder as `out`.")
+    if watch is not None and not callable(watch):
+        raise ConfigError(f"watch is {watch!r}; it must be a function of a record, or of a record and the model.")
     options: dict[str, Any] = {
         "rounds": rounds,
         "seed": seed,
@@ -167,7 +169,7 @@ def run(
 
     def seen(record: Record, *model: nn.Module) -> None:
         if watch is not None and "objective" in record and is_first():
-            watch(record, *model)
+            watch(dict(record), *model)
 
     def seen_with_model(record: Record, model: nn.Module) -> None:
         seen(record, model)

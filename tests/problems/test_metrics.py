@@ -232,3 +232,18 @@ def test_every_measure_ignores_what_the_loss_ignores(ignored):
     for loss in losses:
         found = measured(problem(targets, outputs, loss), *named)
         assert {name: found[name] for name in named} == pytest.approx({name: expected[name] for name in named})
+
+
+def test_measures_that_take_true_values_first_are_refused():
+    """r² of scikit-learn would be another number, without a word."""
+    of = pytest.importorskip("sklearn.metrics")
+    task = problem(torch.randn(50, generator=G).double())
+    for metric in (of.r2_score, "sklearn.metrics:r2_score"):
+        with pytest.raises(ConfigError, match="The metric r2_score takes the true values first, as those of scikit-le"):
+            measured(task, metric)
+
+    def mine(outputs, targets):
+        return of.r2_score(targets, outputs)
+
+    found = measured(task, "r2", mine)
+    assert found["mine"] == pytest.approx(found["r2"])

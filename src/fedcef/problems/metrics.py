@@ -14,6 +14,7 @@ memory together.  Those that are not, such as an area under a curve and function
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -57,10 +58,25 @@ def find_metric(name: str | Whole) -> tuple[str, Metric]:
         called = str(getattr(name, "__name__", type(name).__name__))
         if not called.isidentifier():
             raise ConfigError(f"The metric {called} has no name to be recorded by; define it as a function.")
+        _check_order(called, name)
         return called, name
     if is_path(name):
-        return name.rpartition(":")[2], imported("eval.metrics", name)
+        called, function = name.rpartition(":")[2], imported("eval.metrics", name)
+        _check_order(called, function)
+        return called, function
     return "test_loss" if name == "loss" else name, METRICS[choose("eval.metrics", name, METRICS)]
+
+
+def _check_order(called: str, function: Whole) -> None:
+    try:
+        first = next(iter(inspect.signature(function).parameters), "")
+    except (TypeError, ValueError):  # of some functions that are not written in Python
+        return
+    if first in ("y_true", "labels_true"):
+        raise ConfigError(
+            f"The metric {called} takes the true values first, as those of scikit-learn do; metrics get (outputs, "
+            f"targets): define a function that calls {called}(targets, outputs)."
+        )
 
 
 def of_all(problem: Problem, name: str, metric: Whole, outputs: Tensor, targets: Tensor) -> Tensor:

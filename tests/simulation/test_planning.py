@@ -183,6 +183,18 @@ def test_messages_that_stand_alone_stay_and_end_early_only_where_the_budget_is_s
     assert " down " not in notes[-1]
 
 
+@pytest.mark.parametrize("tilt", [0.5, 0.9])
+def test_more_for_the_first_rounds_does_not_pay_for_more_of_them(problem, tilt):
+    """What a first round may cost is then more than the others can have, and each costs at least one message down."""
+    algorithm = method(downlink="snapshot", model_bits=1, down_compressor=TopK(ratio=0.05, values="sign"))
+    options = {"rounds": ROUNDS, "budget": 40_000, "clients_per_round": 10, "batch_size": 4}
+    plain, tilted = (Simulation(problem, algorithm, **options, budget_tilt=one) for one in (0.0, tilt))
+    for run_ in (plain, tilted):
+        played(run_)
+        assert run_.ledger.sent() <= 40_000
+    assert tilted.round == plain.round < ROUNDS
+
+
 def test_a_rehearsal_sends_what_stands_alone_to_a_cohort():
     vectors, key = torch.randn(10, 126, generator=torch.Generator().manual_seed(0)), rehearsal_key(torch.arange(10))
     for downlink, changes in (("snapshot", False), ("lossy", True)):

@@ -175,6 +175,7 @@ class Chooser:
 
         def best(rounds: int) -> tuple[tuple[Candidate, ...], float]:
             budget = replace(spender.budget, rounds=rounds)
+            budget = replace(budget, tilt=0.0) if self.plans else budget  # the later rounds must be paid for, too
             reaching = trial.reaching(budget.reach(number))
             share = budget.share(number, training.budget - budget.charged(state, number))
             ways = [reaching.candidates(name, share) for name in reaching.noted]

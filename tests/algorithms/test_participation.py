@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcef.algorithms import FedAvg, FedCEF
+from fedcef.algorithms import FedAvg, FedCEF, FedPAQ
 from fedcef.compressors import Identity, TopK
 from fedcef.core.rng import round_key
 from fedcef.regularizers import L1
@@ -114,29 +114,50 @@ def test_a_client_keeps_one_vector_where_some_are_away():
     assert FedCEF(**OPTIONS, participation="averaged").for_share(0.5).client_init(PROBLEM.z0).keys() == {"c_i", "v_i"}
 
 
+def of_new_clients(algorithm, many, share, size, rounds):
+    """The model after every round, in each of which the next `size` clients take part, for the first and last time."""
+    algorithm = algorithm.for_share(share)
+    replica, server = algorithm.replica_init(many.z0), algorithm.server_init(many.z0)
+    for t in range(rounds):
+        cohort = torch.arange(size * t, size * (t + 1))
+        some = Quadratics(many.a[cohort], many.b[cohort])
+        new = {name: v.repeat(size, 1) for name, v in algorithm.client_init(many.z0).items()}
+        up, _ = algorithm.local(replica, new, some.oracle, round_key(0, t, cohort))
+        down, server = algorithm.server_step(server, replica, received(up, t, share=share))
+        replica = algorithm.advance(replica, down)
+        yield algorithm.model(replica)
+
+
 def test_clients_that_are_seen_once_make_it_fedavg():
     """Uncompressed, N → ∞: nobody has a part of its own, so c is a cohort's mean gradient and corrects nothing."""
 
     def distance(num_clients):
         many = Quadratics(PROBLEM.a.repeat(num_clients // N, 1, 1), PROBLEM.b.repeat(num_clients // N, 1))
         same = {"local_lr": 0.01, "server_lr": 1.5, "local_steps": 4}
-        ours, fedavg = FedCEF(**same).for_share(2 / num_clients), FedAvg(**same)
-        points = []
-        for algorithm in (ours, fedavg):
-            replica, server = algorithm.replica_init(many.z0), algorithm.server_init(many.z0)
-            for t in range(5):
-                cohort = torch.tensor([2 * t, 2 * t + 1])
-                some = Quadratics(many.a[cohort], many.b[cohort])
-                new = {name: v.repeat(2, 1) for name, v in algorithm.client_init(many.z0).items()}
-                up, _ = algorithm.local(replica, new, some.oracle, round_key(0, t, cohort))
-                down, server = algorithm.server_step(server, replica, received(up, t, share=2 / num_clients))
-                replica = algorithm.advance(replica, down)
-            points.append(algorithm.model(replica))
-        return float((points[0] - points[1]).norm())
+        ends = [list(of_new_clients(kind(**same), many, 2 / num_clients, 2, 5))[-1] for kind in (FedCEF, FedAvg)]
+        return float((ends[0] - ends[1]).norm())
 
     near, far = distance(1000 * N), distance(10 * N)
     assert near <= far / 50
     assert near <= 1e-3
+
+
+def test_compressed_it_beats_fedavg_on_clients_that_are_seen_once_at_the_best_step_of_each_but_not_at_a_long_one():
+    """An entry of c acts on z until it is sent again, so a cohort's noise acts longer, and steps must be shorter."""
+    size, rounds, steps = 2, 160, (0.0025, 0.005, 0.01, 0.02, 0.05)
+    compressor = TopK(ratio=0.05, values="sign")
+    gaps = {"ours": torch.zeros(len(steps)), "theirs": torch.zeros(len(steps))}
+    for seed in range(2):
+        many = Quadratics.random(size * rounds, 20, seed)
+        a, solution = many.a.mean(0), torch.linalg.solve(many.a.mean(0), many.b.mean(0))
+        for i, step in enumerate(steps):
+            same = {"local_lr": step, "local_steps": 4, "compressor": compressor}
+            for name, algorithm in (("ours", FedCEF(**same, mixing=0.5)), ("theirs", FedPAQ(**same))):
+                models = list(of_new_clients(algorithm, many, 1e-6, size, rounds))[-rounds // 4 :]
+                gaps[name][i] += sum(float((z - solution) @ a @ (z - solution)) for z in models) / len(models)
+    assert gaps["ours"].min() < gaps["theirs"].min()
+    assert gaps["ours"].argmin() < gaps["theirs"].argmin()
+    assert gaps["ours"][-1] > gaps["theirs"][-1]
 
 
 def test_positions_in_context_change_no_number():

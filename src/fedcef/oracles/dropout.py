@@ -7,17 +7,24 @@ order of their calls; a layer that is called twice draws twice.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from fedcef.core import rng
 from fedcef.core.masks import Chance
 from fedcef.problems.buffers import Statistics
 from fedcef.problems.copying import copied
+
+if TYPE_CHECKING:
+    from fedcef.problems.problem import Problem
 
 Shape = tuple[int, ...]
 
@@ -69,6 +76,27 @@ def has_dropout(model: nn.Module) -> bool:
 def draws_itself(model: nn.Module) -> bool:
     """Whether a layer draws numbers that it cannot be given, so that torch's generator must be seeded for it."""
     return any(map(_draws_itself, model.modules()))
+
+
+def draws_unseen(problem: Problem) -> bool:
+    """Whether a training pass draws from torch's generator, though no layer is known to: by functional.dropout, say."""
+    inputs = problem.example.inputs[:2]
+    if not len(inputs) or draws_itself(problem.model):
+        return False
+    copy, devices = Copy.of(problem.model, problem.statistics), [inputs.device] if inputs.is_cuda else []
+    copy.masks.start(rng.fixed_key().to(inputs.device))
+    with torch.random.fork_rng(devices=devices), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = _generators(devices)
+        try:
+            problem.outputs(copy.model, problem.z0, inputs[[0, -1]])  # two, for batch normalisation
+        except Exception:  # what does not fit is told where it is used
+            return False
+        return not all(map(torch.equal, before, _generators(devices)))
+
+
+def _generators(devices: list[torch.device]) -> list[Tensor]:
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
 
 
 def _draws_itself(module: nn.Module) -> bool:

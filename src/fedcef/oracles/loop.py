@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedcef.core.round import Round
 from fedcef.core.threads import cores, single_thread
 from fedcef.core.training import Training
-from fedcef.oracles.dropout import Copy, draws_itself, has_dropout
+from fedcef.oracles.dropout import Copy, draws_itself, draws_unseen, has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle
 from fedcef.oracles.large_models import compile_blocks
 from fedcef.problems.client_data import Samples
@@ -33,7 +33,8 @@ class ClientLoop(GradientOracle):
 
     def __init__(self, problem: Problem, training: Training, workers: int | None = None) -> None:
         super().__init__(problem, training)
-        self._draws, self._seeds = has_dropout(problem.model), draws_itself(problem.model)
+        self._seeds = draws_itself(problem.model) or draws_unseen(problem)
+        self._draws = self._seeds or has_dropout(problem.model)
         everyone = training.clients_per_round in (0, problem.num_clients) and not training.cohort_chunk
         # otherwise seeds are read on the host, or the sizes of whoever takes part
         self.captures = self.captures and not self._seeds and (self.batch_size > 0 or everyone)

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import fedcef
-from fedcef.algorithms import ALGORITHMS, FedCEF
+from fedcef.algorithms import ALGORITHMS, FedAvg, FedCEF
 from fedcef.compressors import Auto
 from fedcef.core.training import Training
+from fedcef.optimizers import AdamW
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
 from fedcef.runs.experiments import load_settings
@@ -81,3 +82,11 @@ def test_a_history_has_it_among_its_notes():
     problem = lasso(L1(0.1), num_clients=3, samples=10, dim=5, support=2, dtype=torch.float64)
     (note,) = fedcef.run(problem, FedCEF(local_lr=0.01, own_part=0.2), rounds=1).notes
     assert note.startswith("algorithm.own_part has no effect")
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_a_warm_up_that_is_longer_than_the_run(schedule):
+    method = FedAvg(local_steps=4, local_update=AdamW(warmup=80, schedule=schedule))
+    said = "local_update.warmup is 80 local steps and the run has 40, so that the step size rises to 0.5 of local_lr; "
+    assert without_effect(method, Training(rounds=10)) == (said + "shorten it.",)
+    assert without_effect(method, Training(rounds=20)) == ()

@@ -1,4 +1,4 @@
-"""Options that were given and have no effect beside the others, told when a run begins.
+"""Options that were given and have no effect beside the others, or not the whole one, told when a run begins.
 
 They are not refused: a sweep over downlinks or cohorts leaves some of them idle, and folders of earlier runs, whose
 settings name every option, must open as before.
@@ -16,7 +16,7 @@ from fedcef.core.training import Training
 
 
 def without_effect(algorithm: Algorithm, training: Training) -> tuple[str, ...]:
-    """A sentence for each option that is not at its default and changes nothing; the method is the simulation's."""
+    """A sentence for each option that is not at its default and changes nothing, or too little; the method is the simulation's."""
     idle = dict(_of_fedcef(algorithm)) if isinstance(algorithm, FedCEF) else {}
     defaults = {f.name: f.default for f in fields(algorithm)}
     found = [
@@ -26,6 +26,12 @@ def without_effect(algorithm: Algorithm, training: Training) -> tuple[str, ...]:
     ]
     if training.budget_tilt and not training.budget and not isinstance(algorithm.compressor, Auto):
         found.append("budget_tilt has no effect without a budget; give budget, or leave it out.")
+    steps, warmup = training.rounds * algorithm.local_steps, getattr(algorithm.local_update, "warmup", 0)
+    if warmup > steps:
+        found.append(
+            f"local_update.warmup is {warmup} local steps and the run has {steps}, so that the step size rises to "
+            f"{steps / warmup:.3g} of local_lr; shorten it."
+        )
     return tuple(found)
 
 

@@ -255,6 +255,18 @@ def test_a_run_that_will_not_reach_its_target_raises_its_ratios():
     assert history["up_ratio"][-1] / history["up_ratio"][3] == pytest.approx(4)
 
 
+@pytest.mark.parametrize("budget", [0, 20_000])
+def test_a_run_that_ends_short_of_its_target_says_so(budget):
+    slow = FedCEF(local_lr=1e-5, local_steps=2)
+    options = {"compressor": Auto(target=1.0), "budget": budget, "eval_every": 5}
+    for rounds in (40, 7):
+        notes = run(blobs(), slow, **options, rounds=rounds).notes
+        ends = [note for note in notes if "short of the target, 1; it took " in note]
+        assert len(ends) == 1
+        assert ends == [notes[-1]]
+        assert ends[0].startswith(f"Round {rounds}: the run ends with an accuracy of ")
+
+
 def test_an_interrupted_run_with_a_target_goes_on_the_same(tmp_path):
     slow = FedCEF(local_lr=1e-5, local_steps=2)
     options = {"compressor": Auto(target=1.0), "rounds": 40, "eval_every": 5}

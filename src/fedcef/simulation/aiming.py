@@ -2,7 +2,8 @@
 
 Every evaluation is heard.  At the target the run stops.  From the middle on, every eighth of the rounds, the gain since
 the last look is taken to go on as it is, which is generous, for curves flatten; if even so the target is missed, all
-ratios go up by √2.  With a budget nothing is raised: the budget says what can be spent.
+ratios go up by √2.  With a budget nothing is raised: the budget says what can be spent.  A run that ends short of its
+target says so.
 """
 
 from __future__ import annotations
@@ -32,20 +33,24 @@ def hear(chooser: Chooser, spending: Spending, record: Mapping[str, Any]) -> tup
     if not chooser.target or accuracy is None or (before and before.round >= round_):
         return spending, ""
     heard, rounds = Heard(round_, float(accuracy)), chooser.engine.rounds.training.rounds
+    sent = format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])
     if accuracy >= chooser.target:
-        sent = format_bytes(record["wire_up_bytes"] + record["wire_down_bytes"])
         reached = f"Round {round_}: the accuracy is {accuracy:.4f}, the target was {chooser.target:g}; it took {sent}."
         return replace(spending, heard=heard), reached
+    missed = ""
+    if round_ >= (spending.ends or rounds):
+        missed = f"Round {round_}: the run ends with an accuracy of {accuracy:.4f}, short of the target, "
+        missed += f"{chooser.target:g}; it took {sent}."
     part = rounds / LOOKS
     if chooser.engine.rounds.training.budget or round_ < rounds / 2 - part or (before and round_ < before.round + part):
-        return spending, ""
+        return spending, missed
     spending = replace(spending, heard=heard)
     if before is None:
-        return spending, ""
+        return spending, missed
     forecast = accuracy + (accuracy - before.accuracy) * (rounds - round_) / (round_ - before.round)
     levels = chooser.spender(spending).levels
     if forecast >= chooser.target or round_ == rounds or spending.level == len(levels) - 1:
-        return spending, ""
+        return spending, missed
     raised = levels[spending.level + 1]
     down = f", down {raised.down_ratio:.3g}" if raised.down_ratio is not None else ""
     said = (

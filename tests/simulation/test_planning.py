@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedcef import FedCEF, Problem, run
+from fedcef.algorithms import FedPAQ
 from fedcef.compressors import Auto, TopK
 from fedcef.core.round import Rounds, rehearsal_key
 from fedcef.core.schedules import Cosine
@@ -17,7 +18,7 @@ from fedcef.simulation.choosing import cost, lag, soonest
 from fedcef.simulation.planning import LEAST, efficient, longest, may_end_early, numbers
 from fedcef.simulation.rehearsal import rehearsed_bytes
 from fedcef.simulation.simulation import Simulation
-from fedcef.simulation.spending import Spending, Way
+from fedcef.simulation.spending import Choice, Spending, Way
 
 MANY, ROUNDS, BUDGET = 100_000, 60, 250_000
 
@@ -193,6 +194,17 @@ def test_more_for_the_first_rounds_does_not_pay_for_more_of_them(problem, tilt):
         played(run_)
         assert run_.ledger.sent() <= 40_000
     assert tilted.round == plain.round < ROUNDS
+
+
+def test_a_newcomer_to_dense_messages_is_not_said_to_get_all_of_them(problem):
+    options = {"rounds": ROUNDS, "budget": 60_000, "clients_per_round": 10, "batch_size": 4}
+    run_ = Simulation(problem, FedPAQ(local_lr=0.1, local_steps=2, compressor=Auto()), **options)
+    played(run_)
+    assert run_.round < ROUNDS
+    assert "as each further one leaves less for the others" in run_.chosen()
+    everything = Choice(Way(1.0, "native"), None)
+    said = run_._chooser.sentence(replace(run_.state.spending, choice=everything))
+    assert said.startswith("compressor auto: Top-100% values up, for 60.0 kB over ")
 
 
 def test_a_rehearsal_sends_what_stands_alone_to_a_cohort():

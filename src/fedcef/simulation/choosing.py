@@ -209,8 +209,7 @@ class Chooser:
         goal = f"{format_bytes(training.budget)} over" if training.budget else f"an accuracy of {self.target:g} within"
         rounds = f"{training.rounds} rounds"
         if spending.ends:
-            alone = self.engine.algorithm.stands_alone
-            why = "leaves less for the others" if alone else "sends newcomers all that was sent before"
+            why = "sends newcomers all that was sent before" if choice.down else "leaves less for the others"
             rounds = f"{spending.ends} of {rounds}, as each further one {why}"
         return f"compressor auto: {_told(choice.up)} up{down}, for {goal} {rounds}."
 
@@ -227,4 +226,5 @@ class Holder(Spender):
 
 
 def _told(way: Way) -> str:
-    return f"Top-{100 * way.ratio:.2g}% {_WORDS.get(way.values, way.values)}"
+    percent = float(f"{100 * way.ratio:.2g}")
+    return f"Top-{percent:g}% {_WORDS.get(way.values, way.values)}"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from pathlib import Path
 
 import torch
+from measure import machine, write
 from torch import Tensor
 
 from fedcef.core.precision import matrix_units
@@ -31,6 +33,7 @@ def main() -> None:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first round that counts")
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--out", type=Path, help="folder for contexts_EXPERIMENT.json; otherwise it is only printed")
     options = parser.parse_args()
     settings = load_settings(options.experiment, options.set)
     problem = settings.build_problem()
@@ -59,8 +62,13 @@ def main() -> None:
             for name in ("nothing", "c", "c, a"):
                 costs["down", name].append(bits(increment, known[name] and Context.of(*known[name])))
         activity = faded(activity, increment.dense())
-    for (direction, name), values in costs.items():
-        print(f"{direction:5} {name:10} {float(torch.stack(values).mean()):.2f} bits, {len(values)} rounds")
+    means = {" ".join(key): float(torch.stack(values).mean()) for key, values in costs.items()}
+    for name, mean in means.items():
+        print(f"{name:15} {mean:.2f} bits", flush=True)
+    if options.out:
+        counted = sum(1 for number in range(options.first, options.rounds) if number % options.every == 0)
+        chosen = {"machine": machine(), "set": options.set, "from": options.first, "rounds": options.rounds}
+        write(f"contexts_{options.experiment}", {**chosen, "counted": counted, "bits": means}, options.out)
 
 
 if __name__ == "__main__":

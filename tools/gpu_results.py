@@ -40,6 +40,10 @@ class Result:
 PARTIAL = "partial_cifar10 --only '5% / 1.5%' --only '3% / 0.7%' --only '2% / 0.4%' --only SCAFFOLD --only FedAvg"
 THOUSAND = f"fedcef sweep partial_cifar10 {SEEDS} --set num_clients=1000 --set data.min_size=1"
 CONTEXT = " ".join(f"--only 'r={ratio} / {ratio}, signs, context'" for ratio in (0.007, 0.015, 0.03))
+SIGNS = (
+    "--set compressor.ratio={ratio} --set compressor.values=sign --set algorithm.downlink=lossy"
+    " --set down_compressor.ratio={ratio} --set down_compressor.values=sign"
+)
 RESULTS = {
     "tests": Result(
         "testing.md",
@@ -63,6 +67,13 @@ RESULTS = {
     ),
     "figures": Result("results.md", ("fedcef sweep paper_cifar10 paper_mnist --set seed=[0,1,2] --paper",)),
     "frontier": Result("communication.md", (f"fedcef frontier frontier_cifar10 {SEEDS} {CONTEXT}",)),
+    "contexts": Result(
+        "wire.md",
+        (
+            "benchmarks/contexts.py frontier_cifar10 --rounds 400 --from 100 --every 20 --set algorithm.mixing=0.5"
+            f" --set server_lr=2.0 {SIGNS.format(ratio=0.015)}",
+        ),
+    ),
     "partial": Result("participation.md", (f"fedcef frontier {PARTIAL} {SEEDS}",)),
     "unlike": Result("participation.md", (f"fedcef frontier {PARTIAL} {SEEDS} --set data.alpha=0.1",)),
     "thousand": Result(

@@ -2,12 +2,14 @@
 
 import sys
 import tarfile
+from itertools import pairwise
 
 import pytest
 from test_pages import DOCS
 from typer.testing import CliRunner
 
 from fedcef.cli.main import app
+from fedcef.runs.experiments import load_settings
 
 TOOLS = DOCS.parent / "tools"
 
@@ -44,6 +46,13 @@ def test_whatever_is_no_sweep_is_there(tool, tmp_path):
             elif line[2] == "pytest":
                 assert all((TOOLS.parent / word).exists() for word in line[4:])
         assert (DOCS / tool.RESULTS[name].page).is_file()
+
+
+def test_the_settings_of_a_benchmark_are_settings(tool, tmp_path):
+    for line in tool.command_lines("contexts", tmp_path, jobs=1):
+        changes = [change for flag, change in pairwise(line) if flag == "--set"]
+        settings = load_settings(line[2], changes)
+        assert settings.down_compressor["ratio"] == settings.compressor["ratio"] == 0.015
 
 
 def test_what_is_kept_is_small(tool, tmp_path):

@@ -99,9 +99,23 @@ class OnParameters(Regularizer):
 
     inner: Regularizer
     chosen: Tensor
-    """(q,) int64: positions in the flat vector."""
+    """(q,) int64: positions in the flat vector.  A mask of it, (p,) bool, is replaced by its positions."""
     _copies: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
     # The positions on every device that asked: copying them anew for each proximal step would cost more than the step.
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        chosen = self.chosen.nonzero().squeeze(-1) if self.chosen.dtype == torch.bool else self.chosen
+        if chosen.ndim != 1 or chosen.is_floating_point() or chosen.is_complex():
+            raise ConfigError(
+                "OnParameters takes a vector of whole numbers, the positions of the entries, or of truth values, one "
+                f"for each entry; it got {str(chosen.dtype).removeprefix('torch.')} of shape {tuple(chosen.shape)}."
+            )
+        if len(chosen) and (int(chosen.min()) < 0 or len(chosen.unique()) < len(chosen)):  # type: ignore[no-untyped-call]
+            raise ConfigError(
+                "OnParameters takes every position once, counted from 0; some are negative, or twice there."
+            )
+        object.__setattr__(self, "chosen", chosen.long())
 
     @classmethod
     def matching(cls, inner: Regularizer, layout: Layout, patterns: list[str]) -> Regularizer:
@@ -113,6 +127,8 @@ class OnParameters(Regularizer):
 
     def fit(self, layout: Layout) -> OnParameters:
         """Fits the inner one to the chosen tensors; it stays as it is if anything but whole tensors is chosen."""
+        if len(self.chosen) and (last := int(self.chosen.max())) >= layout.size:
+            raise ConfigError(f"OnParameters has the position {last}, and the vector ends with {layout.size - 1}.")
         mask = torch.zeros(layout.size, dtype=torch.bool)
         mask[self.chosen] = True
         whole = [(name, stretch, shape) for name, stretch, shape in layout.segments() if mask[stretch].all()]

@@ -381,3 +381,13 @@ def test_a_frozen_base_of_another_type_is_computed_as_it_is(precision, says):
     run(problem, FedAvg(local_lr=0.1), rounds=1)
     with pytest.raises(FedcefError, match=re.escape(says)):
         run(problem, FedAvg(local_lr=0.1), rounds=1, precision=precision)
+
+
+def test_a_test_set_whose_classes_have_a_decimal_point():
+    """As a table with gaps has them, where those of the clients have none."""
+    inputs, classes = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    with pytest.warns(DataNote, match="The targets are float64, and are used as int64"):
+        problem = Problem.build(nn.Linear(4, 3), cross_entropy, [(inputs, classes)], test=(inputs, classes.double()))
+    assert torch.equal(problem.test.targets, classes)
+    with pytest.raises(ProblemError, match="The data of the test set is empty; leave it out or give it samples"):
+        Problem.build(nn.Linear(4, 3), cross_entropy, [(inputs, classes)], test=(inputs[:0], classes[:0]))

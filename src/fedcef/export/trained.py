@@ -69,7 +69,7 @@ def load_trained(path: Path, model: nn.Module | str | None = None, input_shape: 
     elif settings.data["name"] == IN_PYTHON:
         raise ConfigError(
             f"The run in {path} was made in Python, and its settings do not tell its module; give it by "
-            "--model package.module:function, or in Python by export_model(run, format, model=module)."
+            "--model package.module:function, or in Python by fedcef.export.export_model(run, format, model=module)."
         )
     else:
         module, shape = _built(settings)

@@ -124,7 +124,7 @@ def _cast_for(problem: Problem, first: Samples, labels: Labels | None, distinct:
         return Cast(inputs, problem.z0.dtype)
     if first.targets.dtype == torch.bool and targets != torch.bool:
         return Cast(inputs, targets, Labels((False, True)))
-    return Cast(inputs, targets, _numbered_anew(trial, outputs, zeros.to(targets), distinct))
+    return Cast(inputs, targets, _numbered_anew(trial, outputs, zeros.to(targets), distinct), rounds=labels is None)
 
 
 def _are_classes(trial: _Trial, outputs: Tensor | None, targets: Tensor) -> bool:

@@ -91,7 +91,8 @@ def take_apart(data: Any, whose: str, collate: Collate | None = None) -> Raw:
     if len(raw.inputs) != len(raw.targets):
         raise ProblemError(f"The data of {whose} has {len(raw.inputs)} inputs but {len(raw.targets)} targets.")
     if len(raw.inputs) == 0:
-        raise ProblemError(f"The data of {whose} is empty; leave the client out or give it samples.")
+        what = "the client" if whose.startswith("client ") else "it"
+        raise ProblemError(f"The data of {whose} is empty; leave {what} out or give it samples.")
     return raw
 
 

@@ -16,7 +16,10 @@ from fedcef.core.training import Training
 
 
 def without_effect(algorithm: Algorithm, training: Training) -> tuple[str, ...]:
-    """A sentence for each option that is not at its default and changes nothing, or too little; the method is the simulation's."""
+    """A sentence for each option that is not at its default and changes nothing, or too little.
+
+    The method is the simulation's.
+    """
     idle = dict(_of_fedcef(algorithm)) if isinstance(algorithm, FedCEF) else {}
     defaults = {f.name: f.default for f in fields(algorithm)}
     found = [

@@ -196,6 +196,17 @@ def test_more_for_the_first_rounds_does_not_pay_for_more_of_them(problem, tilt):
     assert tilted.round == plain.round < ROUNDS
 
 
+def test_messages_to_those_who_come_too_late_are_paid_for_too(problem):
+    """On a network that asks one and a half times as many as take part."""
+    algorithm = method(downlink="snapshot", model_bits=1, down_compressor=TopK(ratio=0.05, values="sign"))
+    options = {"rounds": ROUNDS, "budget": 60_000, "clients_per_round": 10, "batch_size": 4}
+    run_ = Simulation(problem, algorithm, **options, network={"over_selection": 1.5})
+    assert run_.engine.rounds.asked_size == 15
+    played(run_)
+    assert run_.round < ROUNDS
+    assert 0.8 * 60_000 <= run_.ledger.sent() <= 60_000
+
+
 def test_a_newcomer_to_dense_messages_is_not_said_to_get_all_of_them(problem):
     options = {"rounds": ROUNDS, "budget": 60_000, "clients_per_round": 10, "batch_size": 4}
     run_ = Simulation(problem, FedPAQ(local_lr=0.1, local_steps=2, compressor=Auto()), **options)

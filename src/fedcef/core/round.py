@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, TypeVar
 
 import torch
@@ -131,6 +132,12 @@ class Rounds:
         if size == self.num_clients:
             return torch.arange(self.num_clients, device=self.device)
         return draw_cohort(self._cohort_key(number, attempt), self.num_clients, size)
+
+    @property
+    def asked_size(self) -> int:
+        """How many clients are asked in a round: those who take part, and on a network some more (over_selection)."""
+        network = self.training.network
+        return min(ceil((network.over_selection if network else 1) * self.cohort_size), self.num_clients)
 
     @property
     def is_population(self) -> bool:

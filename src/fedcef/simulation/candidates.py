@@ -142,7 +142,7 @@ class Trial:
         rounds, entire = self.engine.rounds, int(frame_nbytes(whole(self.state.replica)))
         down = min(self.reach * rounds.num_clients * tried.down, rounds.cohort_size * entire)
         if self.engine.algorithm.stands_alone:
-            down = rounds.cohort_size * tried.down
+            down = rounds.asked_size * tried.down
         alone = field == "compressor" and len(self.noted) > 1
         nbytes = tried.up if alone else down if field != "compressor" else tried.up + down
         return Candidate(tried.way, tried.kept, nbytes)

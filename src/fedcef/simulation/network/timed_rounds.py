@@ -7,7 +7,6 @@ state stays what it was.  What it was sent counts all the same, and of its reply
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
 
 import torch
 from torch import Tensor
@@ -93,8 +92,7 @@ class TimedRounds:
 
     def _ask(self, number: int, at: float, attempt: int = 0) -> tuple[Tensor, float]:
         rounds = self.engine.rounds
-        wanted = min(ceil(self.network.over_selection * rounds.cohort_size), rounds.num_clients)
-        return ask(rounds, self.population, self.network, number, at, wanted, attempt)
+        return ask(rounds, self.population, self.network, number, at, rounds.asked_size, attempt)
 
 
 def _clock(state: RunState) -> RoundClock:

@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from fedcef import FedCEF, Interrupted, TopK, run
+from fedcef import FedCEF, Interrupted, Problem, TopK, run
 from fedcef.problems.lasso import lasso
 from fedcef.regularizers import L1
 from fedcef.runs.folder import RunFolder
@@ -170,3 +170,14 @@ def test_a_memory_sink_keeps_evaluated_rounds_only():
     for record in ({"round": 0, "objective": 1.0}, {"round": 1}, {"round": 2, "objective": 0.5}):
         sink.record(record)
     assert [record["round"] for record in sink.records] == [0, 2]
+
+
+def test_a_loss_that_is_no_number_from_the_start_is_told():
+    inputs, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    clients = [(inputs, labels), (inputs, torch.full((6,), -100))]
+    problem = Problem.build(torch.nn.Linear(4, 3), torch.nn.functional.cross_entropy, clients)
+    notes = run(problem, FedCEF(local_lr=0.1), rounds=2, batch_size=4).notes
+    assert [note for note in notes if "the loss ignores all of its labels; leave such clients out" in note] == [
+        notes[0]
+    ]
+    assert not run(PROBLEM, method(), **OPTIONS).notes

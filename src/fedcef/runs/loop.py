@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from torch import Tensor, nn
@@ -33,6 +34,10 @@ Watcher = Callable[..., None]
 """Called with the record of every round as it is written, and with {"note": sentence}.  One that takes two arguments is
 called with the model, too: a module after an evaluated round, otherwise None."""
 
+_NO_LOSS = (
+    "The training loss is not a number where the run begins, so that no loss and no objective can be recorded: a client's "
+    "loss may not be defined, as where the loss ignores all of its labels; leave such clients out."
+)
 _AHEAD = 4  # rounds that a GPU may be ahead of the records
 
 
@@ -174,6 +179,8 @@ class Loop:
         self.last = {"round": round_, **sent, **ratios, **measures, "wall_s": wall_s}
         self.sink.record(self.last)
         self._show(self.last)
+        if not round_ and isnan(measures.get("train_loss", 0.0)):
+            self.tell(round_, _NO_LOSS)
         if said := self.simulation.hear(self.last):
             self.tell(round_, said)
         self._be_patient(self.last)

@@ -99,13 +99,15 @@ def test_resuming_with_some_of_the_clients(tmp_path, settings, clients_per_round
     assert without_time(tmp_path / "cut") == without_time(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("store", [[], ["clients_per_round=2", "store.name=disk"]], ids=["table", "disk"])
+@pytest.mark.parametrize("store", ["table", "memory exact", "host bfloat16", "disk exact", "disk nonzeros"])
 def test_kill_9_at_any_moment(tmp_path, settings, store):
     """Real processes, really killed, at moments spread over the life of a run."""
     # processes are forked from one that has loaded all modules, which takes longer than these runs
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedcef.runs.run", "fedcef.runs.experiments", "torch._dynamo"])
-    changes = ["rounds=60", "snapshot_every=1", *store]
+    name, _, code = store.partition(" ")
+    changes = ["rounds=60", "snapshot_every=1", f"store.name={name}"]
+    changes += ["clients_per_round=2", f"store.code={code}"] if code else []
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run_in(whole, settings, *changes)
     kills = 0

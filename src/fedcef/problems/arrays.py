@@ -52,6 +52,8 @@ def to_tensor(values: Any, what: str) -> Tensor:
 def to_column(values: Any, what: str) -> Tensor | Column:
     """Numbers as a tensor, words and other objects as an array of them."""
     if isinstance(values, Tensor):
+        if values.layout != torch.strided:
+            raise ProblemError(f"{what} are a sparse tensor; make it dense by to_dense().")
         return values
     try:
         if isinstance(values, list) and values and isinstance(values[0], Tensor | np.ndarray):

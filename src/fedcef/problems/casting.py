@@ -37,7 +37,7 @@ class Cast:
         self.notes: list[str] = []
         """What was changed so far, a sentence for each kind of change."""
 
-    def __call__(self, samples: Samples, whose: str) -> Samples:
+    def __call__(self, samples: Samples, whose: str, rounds: bool = False) -> Samples:
         """The samples in these types; those that would lose something by it stay as they are."""
         targets = samples.targets
         if self.labels is not None:
@@ -45,14 +45,19 @@ class Cast:
             numbers = f"0 to {len(self.labels.classes) - 1}"
             self.say(f"The labels {self.labels} are numbered {numbers}, in the order of problem.classes.")
         return Samples(
-            self._cast(samples.inputs, self._inputs, "inputs"), self._cast(targets, self._targets, "targets")
+            self._cast(samples.inputs, self._inputs, "inputs", self._rounds),
+            self._cast(targets, self._targets, "targets", rounds or self._rounds),
         )
 
-    def _cast(self, values: Tensor, dtype: torch.dtype, what: str) -> Tensor:
+    def held_out(self, samples: Samples, whose: str) -> Samples:
+        """Samples that are measured, of a table of their own: there 1.0 may be 1 even if no client has it so."""
+        return self(samples, whose, rounds=True)
+
+    def _cast(self, values: Tensor, dtype: torch.dtype, what: str, rounds: bool) -> Tensor:
         if values.dtype == dtype or values.is_complex():
             return values
         whole = dtype.is_floating_point or not values.is_floating_point()
-        if not whole and not (self._rounds and torch.equal(values, values.round())):
+        if not whole and not (rounds and torch.equal(values, values.round())):
             return values
         self.say(_used_as(what, values.dtype, dtype))
         return values.to(dtype)
@@ -97,7 +102,7 @@ def in_types_of_the_model(problem: Problem, labels: Labels | None, notes: Sequen
         cast.say(note)
     data = problem.data.converted(cast)
     test, validation = (
-        None if samples is None else cast(samples, whose)
+        None if samples is None else cast.held_out(samples, whose)
         for samples, whose in ((problem.test, "the test set"), (problem.validation, "the validation set"))
     )
     found = labels or cast.labels
@@ -124,7 +129,7 @@ def _cast_for(problem: Problem, first: Samples, labels: Labels | None, distinct:
         return Cast(inputs, problem.z0.dtype)
     if first.targets.dtype == torch.bool and targets != torch.bool:
         return Cast(inputs, targets, Labels((False, True)))
-    return Cast(inputs, targets, _numbered_anew(trial, outputs, zeros.to(targets), distinct), rounds=labels is None)
+    return Cast(inputs, targets, _numbered_anew(trial, outputs, zeros.to(targets), distinct))
 
 
 def _are_classes(trial: _Trial, outputs: Tensor | None, targets: Tensor) -> bool:
@@ -178,7 +183,7 @@ class _Trial:
     def outputs(self, inputs: Tensor) -> Tensor | None:
         """The model's, or None where it fails."""
         problem = self._problem
-        outputs = _tried(lambda: problem.outputs(self._model, problem.z0, inputs))
+        outputs = _tried(lambda: problem.outputs(self._model, problem.z0, inputs.clone()))
         return outputs if isinstance(outputs, Tensor) else None
 
     def takes(self, outputs: Tensor, targets: Tensor) -> bool:

@@ -64,6 +64,8 @@ class Problem:
     """What was changed in the data that were handed in."""
     deciding: Deciding = "sign"
     """How labels are told from outputs of which there is one for each target."""
+    overwrites: bool = False
+    """Whether the model changes its inputs in place, so that it must be given copies of the samples."""
 
     @classmethod
     def build(
@@ -187,12 +189,18 @@ class Problem:
 
     def outputs(self, model: nn.Module, x: Tensor, inputs: Tensor) -> Tensor:
         """The model's outputs with the parameters x, (p,)."""
-        return functional_call(model, self.layout.unflatten(x), (inputs,))  # type: ignore[no-any-return]
+        return functional_call(model, self.layout.unflatten(x), (self.given(inputs),))  # type: ignore[no-any-return]
+
+    def given(self, inputs: Tensor) -> Tensor:
+        """What the model is given of samples: themselves, or a copy if it changes it."""
+        return inputs.clone() if self.overwrites else inputs
 
     def training_pass(self, model: nn.Module, x: Tensor, inputs: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs of a copy in training mode that begins with these statistics, (q,), and those that it leaves."""
         given = self.layout.unflatten(x) | self.statistics.tensors(model, statistics)
-        outputs = functional_call(model, given, (inputs,))  # buffers that it replaces are replaced in `given`
+        outputs = functional_call(
+            model, given, (self.given(inputs),)
+        )  # buffers that it replaces are replaced in `given`
         return outputs, self.statistics.flat(given, statistics)
 
     @property
@@ -215,7 +223,7 @@ class Problem:
         """Give a copy of the model the statistics of these inputs, or of `calibration`, where they are local."""
         inputs = self.calibration if inputs is None else inputs
         if inputs is not None:
-            self.statistics.calibrate(model, self.layout.unflatten(x.detach()), inputs)
+            self.statistics.calibrate(model, self.layout.unflatten(x.detach()), self.given(inputs))
 
     def state_dict(
         self, x: Tensor, inputs: Tensor | None = None, statistics: Tensor | None = None

@@ -76,7 +76,8 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
     """
     test = problem.test
     first = problem.client_samples(0, 2) if problem.num_clients else _first(test)
-    problem = replace(problem, statistics=Statistics.of(problem.model, buffers, first.inputs))
+    problem = replace(problem, overwrites=_overwrites(problem, first.inputs))
+    problem = replace(problem, statistics=Statistics.of(problem.model, buffers, first.inputs.clone()))
     problem = replace(problem, calibration=_calibration(problem, calibration))
     tried = problem
     if [*problem.model.buffers()]:  # which a pass may change, and the user's module stays as it is
@@ -100,6 +101,16 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
                     outputs, _ = _evaluate(evaluated, _first(samples), f"the {name} set")
                     _check_held_out(problem, samples, outputs, f"The {name} set")
     return replace(problem, data=data, deciding=deciding(problem.loss, found, first.targets))
+
+
+def _overwrites(problem: Problem, inputs: Tensor) -> bool:
+    """Whether a pass changes its inputs, as x /= 255 does; not if it fails, which is told later."""
+    given = before = inputs[[0, -1]]  # two, for batch normalisation
+    model, devices = copied(problem.model, shares=True).train(), [inputs.device] if inputs.is_cuda else []
+    with torch.no_grad(), torch.random.fork_rng(devices=devices), suppress(Exception):
+        given = before.clone()
+        problem.outputs(model, problem.z0, given)
+    return not torch.equal(given, before)
 
 
 def _check_held_out(problem: Problem, samples: Samples, outputs: Any, name: str) -> None:

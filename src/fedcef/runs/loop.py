@@ -35,8 +35,8 @@ Watcher = Callable[..., None]
 called with the model, too: a module after an evaluated round, otherwise None."""
 
 _NO_LOSS = (
-    "The training loss is not a number where the run begins, so that no loss and no objective can be recorded: a client's "
-    "loss may not be defined, as where the loss ignores all of its labels; leave such clients out."
+    "The training loss is not a number where the run begins, so that no loss and no objective can be recorded: a "
+    "client's loss may not be defined, as where the loss ignores all of its labels; leave such clients out."
 )
 _AHEAD = 4  # rounds that a GPU may be ahead of the records
 

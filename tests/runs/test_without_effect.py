@@ -7,7 +7,7 @@ import torch
 
 import fedcef
 from fedcef.algorithms import ALGORITHMS, FedAvg, FedCEF
-from fedcef.compressors import Auto
+from fedcef.compressors import Auto, TopK
 from fedcef.core.training import Training
 from fedcef.optimizers import AdamW
 from fedcef.problems.lasso import lasso
@@ -50,6 +50,28 @@ def test_an_option_that_changes_nothing_is_named(option, value):
 )
 def test_one_that_has_an_effect_is_not(changes):
     assert found(*changes) == []
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [["algorithm.control=change", "algorithm.mixing=1.0"], ["algorithm.own_part=0", "clients_per_round=2"]],
+    ids=lambda changes: changes[0],
+)
+def test_a_correction_that_is_not_made_is_named(idle):
+    assert found("algorithm.drift_weight=0.5", *idle) == ["algorithm.drift_weight"]
+    assert found(*idle) == []
+
+
+def test_auto_on_the_way_down_alone_is_told():
+    def told(up):
+        method = FedCEF(compressor=up, downlink="lossy", down_compressor=Auto(target=0.9))
+        return without_effect(method, Training())
+
+    assert told(TopK(ratio=0.1)) == (
+        "down_compressor.name = 'auto' chooses nothing by itself and is Top-1%; with compressor.name = 'auto' both are "
+        "chosen.",
+    )
+    assert told(Auto(target=0.9)) == ()
 
 
 def test_own_part_beside_the_averaged_rule_and_a_tilt_of_no_budget_are_named():

@@ -29,6 +29,12 @@ def without_effect(algorithm: Algorithm, training: Training) -> tuple[str, ...]:
     ]
     if training.budget_tilt and not training.budget and not isinstance(algorithm.compressor, Auto):
         found.append("budget_tilt has no effect without a budget; give budget, or leave it out.")
+    down = getattr(algorithm, "down_compressor", None)
+    if isinstance(down, Auto) and not isinstance(algorithm.compressor, Auto):
+        found.append(
+            "down_compressor.name = 'auto' chooses nothing by itself and is Top-1%; with compressor.name = 'auto' both "
+            "are chosen."
+        )
     steps, warmup = training.rounds * algorithm.local_steps, getattr(algorithm.local_update, "warmup", 0)
     if warmup > steps:
         found.append(
@@ -45,6 +51,10 @@ def _of_fedcef(algorithm: FedCEF) -> Iterator[tuple[str, str]]:
         yield from (("participation", why), ("own_part", why))
     elif algorithm.participation != "shared":
         yield "own_part", "with algorithm.participation = 'averaged'; take 'shared', or leave it out"
+    if algorithm.tells_changes:
+        yield "drift_weight", "with algorithm.control = 'change', which corrects no drift; leave it out"
+    elif algorithm.is_shared and not algorithm.own_part:
+        yield "drift_weight", "with algorithm.own_part = 0, where all clients' controls are c; leave it out"
     if algorithm.metric == "plain":
         why = "with algorithm.metric = 'plain'; take 'adam', or leave it out"
         yield from (("metric_memory", why), ("metric_floor", why))

@@ -198,3 +198,28 @@ def test_columns_that_are_sequences(named):
     both = Problem.build(nn.Linear(5, 3), cross_entropy, (inputs, words), client_ids=whose)
     assert one.classes == both.classes == tuple(np.array(["a", "b", "c"])[Y.unique()])
     assert both.client_ids == ("me", "you")
+
+
+@pytest.mark.parametrize("value", [9, -1])
+@pytest.mark.parametrize("several", [False, True])
+def test_values_for_which_an_embedding_has_no_row(value, several):
+    """They are found in any sample of any client, not in the first ones alone."""
+
+    class Second(nn.Sequential):
+        def forward(self, *inputs):
+            return super().forward(inputs[-1])
+
+    def given(tokens):
+        return (X, tokens) if several else tokens
+
+    far = TOKENS.clone()
+    far[7, 3] = value
+    model = Second(*embedding())
+    low, high = int(far[7].min()), int(far[7].max())
+    sentence = (
+        f"has inputs from {low} to {high}, which the model cannot take (index out of range in self); give nn.Embed"
+    )
+    with pytest.raises(ProblemError, match=re.escape(f"Client 1 {sentence}")):
+        Problem.build(model, cross_entropy, [(given(TOKENS), Y), (given(far), Y)])
+    with pytest.raises(ProblemError, match=re.escape(f"The test set {sentence}")):
+        Problem.build(model, cross_entropy, [(given(TOKENS), Y)], test=(given(far), Y))

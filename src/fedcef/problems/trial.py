@@ -215,16 +215,24 @@ def _check_mean(problem: Problem, outputs: Any, targets: Tensor, value: Tensor) 
 
 
 class _LabelCheck:
-    """Class numbers that the loss cannot take, and whose they are; those that it ignores are let through."""
+    """Class numbers that the loss cannot take, and inputs that the model cannot, and whose they are.
+
+    Labels that the loss ignores are let through.
+    """
 
     def __init__(self, problem: Problem, outputs: Any) -> None:
         """`outputs` are the model's for a few samples, of any problem that is like this one."""
         self._problem = problem
         self._shape = tuple(outputs.shape) if isinstance(outputs, Tensor) and outputs.ndim >= 2 else None
         self._ignored: set[int] = set()
+        self._taken: dict[int, tuple[int, int]] = {}  # of each whole-numbered input the values that the model takes
 
     def __call__(self, samples: Samples, whose: Callable[[int], str]) -> None:
         """Look at samples; whose(row) names the owner of a row."""
+        self._look_at_labels(samples, whose)
+        self._look_at_values(samples, whose)
+
+    def _look_at_labels(self, samples: Samples, whose: Callable[[int], str]) -> None:
         targets = samples.targets
         if self._shape is None or targets.is_floating_point() or targets.is_cuda:
             return  # on a GPU, trying would end the process
@@ -243,7 +251,33 @@ class _LabelCheck:
                 ) from error
             self._ignored.add(label)
 
+    def _look_at_values(self, samples: Samples, whose: Callable[[int], str]) -> None:
+        """Refuse whole numbers for which an embedding has no row."""
+        packing = self._problem.packing
+        for place, part in enumerate(packing.unpack(samples.inputs) if packing else [samples.inputs]):
+            if part.is_cuda or part.is_floating_point() or part.is_complex() or part.dtype == torch.bool:
+                continue  # on a GPU, trying would end the process
+            values = part.reshape(len(part), -1)
+            low, high = (int(values.min()), int(values.max())) if values.numel() else (0, 0)
+            known = self._taken.get(place, (0, -1))
+            for value in (high, low) if values.numel() and not known[0] <= low <= high <= known[1] else ():
+                row = int((values == value).any(1).nonzero()[0])
+                try:
+                    self._outputs(samples[row : row + 1])
+                except IndexError as error:
+                    first, last = int(values[row].min()), int(values[row].max())
+                    raise ProblemError(
+                        f"{whose(row)} has inputs from {first} to {last}, which the model cannot take ({error}); "
+                        "give nn.Embedding as many rows as there are values, from 0 on."
+                    ) from error
+                except Exception:  # of another kind, which the first samples tell
+                    return
+            self._taken[place] = min(low, known[0]), max(high, known[1])
+
     def _try(self, one: Samples) -> None:
-        """The loss of one sample, by a copy of the model that draws no masks: others may compute at the same time."""
+        self._problem.loss(self._outputs(one), one.targets)
+
+    def _outputs(self, one: Samples) -> Any:
+        """Of one sample, by a copy of the model that draws no masks: others may compute at the same time."""
         problem = self._problem
-        problem.loss(problem.outputs(copied(problem.model, shares=True).eval(), problem.z0, one.inputs), one.targets)
+        return problem.outputs(copied(problem.model, shares=True).eval(), problem.z0, one.inputs)

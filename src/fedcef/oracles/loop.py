@@ -22,6 +22,7 @@ from fedcef.oracles.gradient_oracle import GradientOracle
 from fedcef.oracles.large_models import compile_blocks
 from fedcef.problems.client_data import Samples
 from fedcef.problems.lending import lend
+from fedcef.problems.pieces import scaled, share
 from fedcef.problems.problem import Problem
 
 _STREAMS = 8  # clients that a GPU works on at a time; more gave nothing
@@ -134,11 +135,11 @@ class ClientLoop(GradientOracle):
         size = self._micro_batch or count
         total = torch.autograd.grad(self.loss(model, x, inputs[:size], targets[:size]), x)[0]
         if size < count:
-            total.mul_(size / count)
+            total.mul_(share(self.problem.loss, targets[:size], targets, x))
         for start in range(size, count, size):
             part = slice(start, start + size)
-            loss = self.loss(model, x, inputs[part], targets[part]) * (len(targets[part]) / count)
-            total.add_(torch.autograd.grad(loss, x)[0])
+            loss = self.loss(model, x, inputs[part], targets[part])
+            total.add_(torch.autograd.grad(scaled(self.problem.loss, loss, targets[part], targets), x)[0])
         return total
 
     def _copy(self) -> Copy:

@@ -29,6 +29,7 @@ from fedcef.core.errors import ConfigError, ProblemError
 from fedcef.core.parts import choose, imported, is_path
 from fedcef.problems.accuracy import IGNORED, balanced_accuracy, right_and_counted
 from fedcef.problems.outputs import as_classes, ignored_by, scores
+from fedcef.problems.pieces import divisor
 
 if TYPE_CHECKING:
     from fedcef.problems.problem import Problem
@@ -120,8 +121,11 @@ def _hits_in_top(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _losses(problem: Problem, outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss is the mean over the targets that are there to be predicted, or over the samples."""
-    if not problem.classifies:
+    """A loss is the mean over the targets that are there to be predicted, by their weights, or over the samples."""
+    divided_by = divisor(problem.loss, targets)
+    if divided_by is not None:
+        counted = divided_by
+    elif not problem.classifies:
         counted = torch.tensor(len(targets), device=targets.device)
     elif outputs.numel() == targets.numel():  # two classes by a sign, of which one may be below 0
         counted = (targets != ignored_by(problem)).sum()

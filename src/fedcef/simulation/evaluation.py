@@ -22,6 +22,7 @@ from fedcef.problems.copying import copied
 from fedcef.problems.lending import lend
 from fedcef.problems.metrics import ACCURACY, LOSS, Whole, find_metric
 from fedcef.problems.outputs import ignored_by, scores
+from fedcef.problems.pieces import scaled
 from fedcef.problems.problem import Problem
 from fedcef.simulation.held_out import HeldOut, default_metrics
 
@@ -151,8 +152,8 @@ class Evaluator:
         for client, count, weight in self._alone:
             samples = problem.data.samples(client, count)
             for inputs, targets in _chunks(samples):
-                share = weight * len(inputs) / len(samples)
-                yield share * problem.loss(problem.outputs(self._model, x, inputs), targets)
+                loss = problem.loss(problem.outputs(self._model, x, inputs), targets)
+                yield scaled(problem.loss, loss, targets, samples.targets, weight)
         for group in self._groups:
             batch = problem.data.batches(group.clients, group.rows)(0)
             yield (group.weights * self._losses(x, batch)).sum()

@@ -71,3 +71,10 @@ def test_layers_alone_draw_nothing_unseen():
 def test_all_clients_at_once_cannot_draw_so():
     with pytest.raises(ProblemError, match=r"write them as nn\.Dropout modules, .* or take oracle = 'loop'"):
         run(problem(), FedAvg(local_lr=0.1), rounds=1, oracle="stacked")
+
+
+def test_clients_are_computed_one_by_one_without_being_asked():
+    task, method = problem(), FedAvg(local_lr=0.1, local_steps=2)
+    asked = run(task, method, rounds=2, batch_size=4, oracle="loop").parameters
+    unasked = run(task, method, rounds=2, batch_size=4).parameters
+    assert all(torch.equal(asked[name], unasked[name]) for name in asked)

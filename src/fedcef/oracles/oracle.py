@@ -11,7 +11,7 @@ from fedcef.core.errors import ConfigError
 from fedcef.core.training import Training
 from fedcef.oracles.batched import Batched, batched_network
 from fedcef.oracles.convolved import Convolved
-from fedcef.oracles.dropout import has_dropout
+from fedcef.oracles.dropout import draws_unseen, has_dropout
 from fedcef.oracles.gradient_oracle import GradientOracle, convolves
 from fedcef.oracles.large_models import attends
 from fedcef.oracles.layered import Layered
@@ -49,7 +49,8 @@ def make_oracle(problem: Problem, training: Training) -> GradientOracle:
         one_by_one = convolves(problem.model) or has_dropout(problem.model)
         one_by_one |= problem.statistics.reads_back(problem.model)
         together = training.batch_size > 0 or problem.equal_sizes
-        kind = "stacked" if together and not one_by_one else "loop"
+        # masks that no layer draws cannot be given to a call for all clients
+        kind = "stacked" if together and not one_by_one and not draws_unseen(problem) else "loop"
         network = batched_network(problem, training) if convolves(problem.model) else None
         if network is not None and (network.usual or network.drops):  # others are computed as they always were
             kind = "batched"

@@ -9,6 +9,8 @@ of the energy in each message, error feedback is behind by about 1/δ rounds in 
 is the smallest among the pairs that the bytes allow.  The way up weighs less since it is measured while the clients'
 controls are still far behind, which they are not for long (docs/compressors.md, "Choosing by itself").
 
+Where clients are away for long there is nothing to choose on the way down: messages stand alone (downlink.py).
+
 For a byte budget the pairs are those that a round's share can pay; from then on both ratios go up and down together, as
 in every run with a budget.  Where most clients take part once at most, it is chosen before the first round, too, and
 with the pair after how many rounds the run ends (planning.py).  For a target accuracy (aiming.py) it is the cheapest
@@ -29,10 +31,12 @@ from fedcef.algorithms.algorithm import Algorithm, Message
 from fedcef.compressors import Auto
 from fedcef.core.amounts import format_bytes
 from fedcef.core.errors import ConfigError
+from fedcef.core.round import Rounds
 from fedcef.core.training import Training
 from fedcef.problems.problem import Problem
 from fedcef.simulation.budget import Budget, Spender, check_levels, ladder, rehearse
 from fedcef.simulation.candidates import Candidate, Trial
+from fedcef.simulation.downlink import told, with_downlink
 from fedcef.simulation.engine import Engine, Play
 from fedcef.simulation.planning import efficient, longest, may_end_early
 from fedcef.simulation.spending import Choice, Spending, Way
@@ -66,6 +70,11 @@ def check_choice(algorithm: Algorithm, training: Training, problem: Problem) -> 
         )
     elif compressor.target and problem.test is None:
         raise ConfigError("compressor.target is an accuracy on a test set, and the problem has none; give a budget.")
+
+
+def begin(algorithm: Algorithm, rounds: Rounds, dim: int) -> Algorithm:
+    """The method as a run begins that chooses by itself: with its downlink, and what the first rounds do."""
+    return with_choice(with_downlink(algorithm, rounds, dim), first_choice(rounds.share))
 
 
 def with_choice(algorithm: Algorithm, choice: Choice) -> Algorithm:
@@ -205,7 +214,7 @@ class Chooser:
         """What was chosen, and what for."""
         choice, training = spending.choice, self.engine.rounds.training
         assert choice is not None, "only what was chosen is told"
-        down = f", {_told(choice.down)} down (lossy, index contexts)" if choice.down else ""
+        down = f", {_told(choice.down)} down (lossy, index contexts)" if choice.down else told(self.engine.algorithm)
         goal = f"{format_bytes(training.budget)} over" if training.budget else f"an accuracy of {self.target:g} within"
         rounds = f"{training.rounds} rounds"
         if spending.ends:

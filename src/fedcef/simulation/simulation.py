@@ -28,7 +28,7 @@ from fedcef.simulation.attacks import attacker_for, poisoned
 from fedcef.simulation.averaging import trained_model, trained_statistics
 from fedcef.simulation.budget import Budget, Spender, ladder, rehearse
 from fedcef.simulation.capture import Captured, Memory
-from fedcef.simulation.choosing import Chooser, first_choice, with_choice
+from fedcef.simulation.choosing import Chooser, begin
 from fedcef.simulation.client_states import States
 from fedcef.simulation.cohorts import check_cohorts, weigh
 from fedcef.simulation.engine import Engine, Play
@@ -91,7 +91,7 @@ class Simulation:
         check_cohorts(algorithm, rounds, problem, weights is not None or training.weighting == "samples")
         self._auto = algorithm.compressor if isinstance(algorithm.compressor, Auto) else None
         if self._auto:
-            algorithm = with_choice(algorithm, first_choice(rounds.share))
+            algorithm = begin(algorithm, rounds, problem.dim)
         algorithm = carrying(algorithm, problem.running_statistics)
         gradients = gradients if gradients is not None else make_oracle(poisoned(problem, training), training)
         self.problem, self.algorithm, self.training = problem, algorithm, training

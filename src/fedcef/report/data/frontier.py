@@ -19,6 +19,7 @@ from fedcef.report.data.groups import Method, group_runs
 from fedcef.report.data.names import compressor_title, method_title
 from fedcef.report.data.records import RunRecord, as_line, as_number
 from fedcef.report.data.units import axis_unit, format_number
+from fedcef.simulation.downlink import is_away_for_long
 
 DOWNLINKS = {  # of fedcef, in print
     "increment": "increment, lossless",
@@ -104,9 +105,15 @@ def _family(config: dict[str, Any]) -> tuple[str, str]:
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else compressor_title(*sent)
     down = str(algorithm.get("downlink", ""))
-    if down not in ("", "snapshot") and sent[0] == "auto":
-        down = "lossy"  # which it chooses whatever else the settings say
+    if down in ("increment", "dense") and sent[0] == "auto":  # which it takes for nothing that was asked for
+        down = "snapshot" if is_away_for_long(_share(config)) else "lossy"
     return uplink, DOWNLINKS.get(down, f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}")
+
+
+def _share(config: dict[str, Any]) -> float:
+    """Of its clients, how many take part in a round."""
+    clients, cohort = (as_number(config.get(name)) for name in ("num_clients", "clients_per_round"))
+    return cohort / clients if clients > 0 and cohort > 0 else 1.0
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:

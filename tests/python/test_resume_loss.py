@@ -1,4 +1,4 @@
-"""A run goes on only with the loss that it began with, its options included."""
+"""A run goes on only with the loss that it began with, its options included, and with the same augmentation."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedcef import run
+from fedcef import Problem, run
 from fedcef.core.errors import ConfigError
+from fedcef.problems.augment import CropFlip
 from fedcef.python import folder
 from fedcef.python.folder import loss_options
 
@@ -46,6 +47,32 @@ def test_folders_of_earlier_versions_do_not_know_the_options(tmp_path, monkeypat
         begin(tmp_path / "run", nn.CrossEntropyLoss())
     assert "loss_options" not in (tmp_path / "run" / "config.toml").read_text()
     begin(tmp_path / "run", nn.CrossEntropyLoss(), rounds=3, resume=True)
+
+
+def images(augment):
+    generator = torch.Generator().manual_seed(0)
+    data = [(torch.randn(8, 1, 6, 6, generator=generator), torch.arange(8) % 2) for _ in range(3)]
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
+    return Problem.build(model, cross_entropy, data, augment=augment)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, CropFlip()), (CropFlip(), None), (CropFlip(1), CropFlip(2))])
+def test_another_augmentation_is_refused(tmp_path, before, after):
+    options = {"batch_size": 4, "out": tmp_path / "run"}
+    run(images(before), method(), rounds=2, **options)
+    with pytest.raises(ConfigError, match=r"holds a run with other settings or data \(data.augment was"):
+        run(images(after), method(), rounds=4, resume=True, **options)
+    run(images(before), method(), rounds=4, resume=True, **options)
+
+
+def test_folders_of_earlier_versions_do_not_know_the_augmentation(tmp_path, monkeypatch):
+    options = {"batch_size": 4, "out": tmp_path / "run"}
+    with monkeypatch.context() as before:
+        before.setattr(folder, "augmentation", lambda problem: "")
+        run(images(CropFlip()), method(), rounds=2, **options)
+    assert "augment" not in (tmp_path / "run" / "config.toml").read_text()
+    run(images(CropFlip()), method(), rounds=3, resume=True, **options)
 
 
 def test_what_the_options_of_a_loss_are():

@@ -85,7 +85,7 @@ def _differing(theirs: Record, settings: Settings) -> str:
     with suppress(ConfigError):
         theirs = tomllib.loads(Settings(**renewed(theirs)).to_toml()) if theirs else theirs
     theirs = {**theirs, "rounds": mine["rounds"]}  # which `run` compares by itself: there may be more of them
-    later = {name: mine["data"][name] for name in ("base_model", "loss_options") if name in mine["data"]}
+    later = {name: mine["data"][name] for name in ("augment", "base_model", "loss_options") if name in mine["data"]}
     if later:  # which earlier versions did not write down
         theirs["data"] = {**later, **theirs.get("data", {})}
     return changes(theirs, mine, free=set(FREE) - {"label"})
@@ -114,6 +114,7 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
             "loss": getattr(problem.loss, "__name__", type(problem.loss).__name__),
             **({"loss_options": given} if (given := loss_options(problem.loss)) else {}),
             "fingerprint": fingerprint(problem),
+            **({"augment": given} if (given := augmentation(problem)) else {}),
             **({"base_model": base.hex()} if (base := problem.base_digest) else {}),
         },
         model={"name": type(problem.model).__name__},
@@ -136,6 +137,11 @@ def loss_options(loss: Any) -> str:
     plain = {name: repr(value) for name, value in options.items() if isinstance(value, bool | int | float | str)}
     tensors = {name: digest({name: value}).hex() for name, value in options.items() if isinstance(value, Tensor)}
     return ", ".join(f"{name}={value}" for name, value in sorted((plain | tensors).items()))
+
+
+def augmentation(problem: Problem) -> str:
+    """What happens to its images at random."""
+    return "none" if problem.augment is None else repr(problem.augment)
 
 
 def fingerprint(problem: Problem) -> str:

@@ -1,16 +1,18 @@
 """From names and options to objects, and the sentences for what is wrong."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import pytest
+import torch
 from pydantic import BaseModel, Field, ValidationError
 
 from fedcef.algorithms import ALGORITHMS
 from fedcef.compressors import COMPRESSORS
 from fedcef.core.errors import ConfigError
-from fedcef.core.parts import check, choose, explain, make, unknown_key
-from fedcef.regularizers import REGULARIZERS
+from fedcef.core.parts import check, choose, explain, make, unknown_key, validate
+from fedcef.regularizers import L1, REGULARIZERS
+from fedcef.regularizers.regularizer import Regularizer
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,18 @@ def test_check():
     assert check("n", int, "3") == 3
     assert check("on", list[str], ["a"]) == ["a"]
     assert problem_of(check, "n", int, None).startswith("n is None; it must be a valid integer")
+
+
+@dataclass(frozen=True, eq=False)
+class Cupboard:
+    tables: dict[str, torch.Tensor] = field(default_factory=dict)
+    parts: tuple[Regularizer, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def test_fields_of_several_tensors_or_parts_are_the_matter_of_their_class():
+    validate(Cupboard(tables={"a": torch.ones(2)}, parts=(L1(0.1),), names=("a",)))
+    assert "names.0 is 3" in problem_of(validate, Cupboard(names=(3,)))
 
 
 def test_a_missing_setting():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from inspect import isabstract
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from fedcef.core.errors import ConfigError, FedcefError
 
@@ -121,7 +122,8 @@ def validate(thing: Any) -> None:
         elif isinstance(kind, type) and not isinstance(value, kind):
             raise ConfigError(f"{f.name} is {value!r}; it must be a {kind.__name__}.")
         elif isinstance(value, _PLAIN) or (get_origin(kind) in (dict, tuple) and value not in ({}, ())):
-            check(f.name, hint, value)
+            with suppress(PydanticUserError):  # of tensors, parts and the like, which are the class's own matter
+                check(f.name, hint, value)
 
 
 def completed(registry: Mapping[str, type[Any]], options: Mapping[str, Any], *, without: Iterable[str] = ()) -> Section:

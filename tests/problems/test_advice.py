@@ -223,3 +223,20 @@ def test_values_for_which_an_embedding_has_no_row(value, several):
         Problem.build(model, cross_entropy, [(given(TOKENS), Y), (given(far), Y)])
     with pytest.raises(ProblemError, match=re.escape(f"The test set {sentence}")):
         Problem.build(model, cross_entropy, [(given(TOKENS), Y)], test=(given(far), Y))
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_compiled_part_without_parameters_of_its_own_is_taken():
+    model = nn.Sequential(torch.jit.script(Doubled()), nn.Linear(5, 3))
+    problem = Problem.build(model, cross_entropy, [(X, Y)] * 2)
+    expected = Problem.build(nn.Sequential(Doubled(), model[1]), cross_entropy, [(X, Y)] * 2)
+    method = FedAvg(local_lr=0.1, local_steps=2)
+    found, wanted = (run(each, method, rounds=2, batch_size=4, oracle="loop") for each in (problem, expected))
+    assert torch.equal(found.parameters["1.weight"], wanted.parameters["1.weight"])
+    with pytest.raises(ProblemError, match=r"The model is compiled by torch\.jit"):
+        Problem.build(torch.jit.script(model[1]), cross_entropy, [(X, Y)] * 2)

@@ -18,7 +18,7 @@ def check_modules(model: nn.Module) -> None:
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ProblemError(f"The model is wrapped in {type(model).__name__}; give what is in it, model.module.")
     for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
+        if isinstance(module, torch.jit.ScriptModule) and any(p.requires_grad for p in module.parameters()):
             raise ProblemError(
                 "The model is compiled by torch.jit, so that clients cannot have parameters of their own; give the "
                 "module that was compiled."

@@ -79,6 +79,18 @@ def test_a_model_may_keep_its_activations(used):
     assert trained(Problem.build(mine, cross_entropy, DATA))["weight"].shape == (3, 4)
 
 
+def test_a_model_may_hold_what_holds_itself():
+    mine = nn.Linear(4, 3)
+    mine.nodes, mine.ring = {}, []
+    mine.nodes["next"] = mine.nodes
+    mine.ring += [mine.ring, mine(DATA[0][0])]
+    other = copied(mine)
+    assert other.nodes["next"] is other.nodes
+    assert other.ring[0] is other.ring
+    assert torch.equal(other.ring[1], mine.ring[1])
+    assert trained(Problem.build(mine, cross_entropy, DATA))["weight"].shape == (3, 4)
+
+
 def test_what_cannot_be_copied_is_told():
     mine = nn.Linear(4, 3)
     mine.lock = threading.Lock()

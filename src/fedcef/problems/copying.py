@@ -18,8 +18,9 @@ def copied(model: nn.Module, shares: bool = False) -> nn.Module:
     within this package writes to them.
     """
     memo: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
     for module in model.modules():
-        _without_graphs(vars(module).values(), memo)
+        _without_graphs(vars(module).values(), memo, seen)
     for parameter in model.parameters() if shares else ():
         if not parameter.requires_grad and type(parameter) is nn.Parameter and not parameter._backward_hooks:
             memo[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
@@ -32,13 +33,17 @@ def copied(model: nn.Module, shares: bool = False) -> nn.Module:
         ) from error
 
 
-def _without_graphs(values: Iterable[Any], memo: dict[int, Any]) -> None:
-    """Note what stands in a copy for tensors that were computed, which cannot be copied with their graphs."""
+def _without_graphs(values: Iterable[Any], memo: dict[int, Any], seen: dict[int, Any]) -> None:
+    """Note what stands in a copy for tensors that were computed, which cannot be copied with their graphs.
+
+    `seen` has by their id what was looked into, for it may hold itself, and the tensors, which live until then.
+    """
     for value in values:
+        if id(value) in seen:
+            continue
         if isinstance(value, Tensor):
             if not value.is_leaf:
-                memo[id(value)] = value.detach().clone()
-        elif isinstance(value, Mapping):
-            _without_graphs(value.values(), memo)
-        elif isinstance(value, list | tuple):
-            _without_graphs(value, memo)
+                seen[id(value)], memo[id(value)] = value, value.detach().clone()
+        elif isinstance(value, Mapping | list | tuple):
+            seen[id(value)] = value
+            _without_graphs(value.values() if isinstance(value, Mapping) else value, memo, seen)

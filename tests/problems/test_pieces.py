@@ -1,5 +1,6 @@
 """Losses that are computed part by part are those of the whole, whatever they ignore and however they weigh classes."""
 
+import math
 from functools import partial
 
 import pytest
@@ -91,6 +92,17 @@ def test_a_thousand_ignored_samples_leave_the_loss_a_number():
     problem = Problem.build(nn.Linear(3, 4), cross_entropy, [(inputs, targets)])
     expected = cross_entropy(problem.outputs(problem.model, problem.z0, inputs[:1000]), targets[:1000]).item()
     assert Evaluator(problem, 1.0)(problem.z0)["train_loss"] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [500, 2500])
+def test_the_loss_of_a_client_whose_labels_are_all_ignored_is_no_number_however_many_there_are(count):
+    clients = [(torch.ones(count, 3), torch.arange(count) % 4), (torch.ones(count, 3), torch.full((count,), -100))]
+    problem = Problem.build(nn.Linear(3, 4), cross_entropy, clients)
+    alone = Problem.build(problem.model, cross_entropy, clients[:1])
+    evaluator = Evaluator(problem, 1.0)
+    assert math.isnan(evaluator(problem.z0)["train_loss"])
+    _, gradient = evaluator.loss_and_gradient(problem.z0)
+    torch.testing.assert_close(2 * gradient, Evaluator(alone, 1.0).loss_and_gradient(problem.z0)[1])
 
 
 def test_where_every_target_counts_alike_the_share_has_the_same_bits():

@@ -60,8 +60,14 @@ def share(loss: Any, part: Tensor, whole: Tensor, like: Tensor, weight: float = 
 
 
 def scaled(loss: Any, value: Tensor, part: Tensor, whole: Tensor, weight: float = 1.0) -> Tensor:
-    """A part's mean loss times its share; 0 where nothing in it counts but elsewhere something does."""
-    factor = share(loss, part, whole, value, weight)
-    if isinstance(factor, Tensor) and len(part) < len(whole):
-        return torch.where(factor > 0, value, torch.zeros_like(value)) * factor
-    return factor * value
+    """A part's mean loss times its share; 0 where nothing in it counts but elsewhere something does.
+
+    Where nothing counts at all it is no number, as the loss of the whole is; its gradient is 0, as that one's is.
+    """
+    if len(part) == len(whole):
+        return (weight * len(part) / len(whole)) * value  # as it is for losses that do not tell, bit for bit
+    factor, all_of_them = share(loss, part, whole, value, weight), divisor(loss, whole)
+    if not isinstance(factor, Tensor) or all_of_them is None:
+        return factor * value
+    counted = torch.where(factor > 0, value, torch.zeros_like(value)) * factor
+    return counted + torch.where(all_of_them > 0, 0, value.detach())

@@ -1,15 +1,19 @@
 """compressor auto sends messages that stand alone where clients are away for long, unless a downlink is asked for."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 
 from fedcef import FedCEF, Problem, run
 from fedcef.algorithms import EF21PP, SCAFCOM, FedPAQ
 from fedcef.compressors import Auto, TopK
+from fedcef.core.errors import RunError
 from fedcef.core.round import Rounds
 from fedcef.core.training import Training
 from fedcef.problems.clients.drawn import drawn
 from fedcef.report.data.frontier import _family
+from fedcef.simulation import downlink as downlinks
 from fedcef.simulation.downlink import CONTROL, with_downlink
 from fedcef.simulation.simulation import Simulation
 
@@ -86,6 +90,25 @@ def test_a_run_takes_it_and_says_so(problem, tmp_path):
     named = run(problem, whole, compressor="auto", **OPTIONS, eval_every=40)
     assert named["accuracy"] == history["accuracy"]
     assert named["wire_down_bytes"] == history["wire_down_bytes"]
+
+
+def test_a_folder_that_was_begun_with_a_log_is_refused_in_a_sentence(problem, tmp_path, monkeypatch):
+    """As by versions that sent one whatever the absence."""
+
+    def go(**options):
+        def stop(record):
+            if record.get("round") == 8:
+                raise KeyboardInterrupt
+
+        return run(
+            problem, METHOD, compressor="auto", **OPTIONS, eval_every=8, out=tmp_path / "run", **options, watch=stop
+        )
+
+    with monkeypatch.context() as earlier, suppress(KeyboardInterrupt):
+        earlier.setattr(downlinks, "is_away_for_long", lambda share: False)
+        go()
+    with pytest.raises(RunError, match=r"differs; go on with the version of fedcef that began the run, restore the fo"):
+        go(resume=True)
 
 
 def test_restored_in_the_middle_it_goes_on_the_same(problem):

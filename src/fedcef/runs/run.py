@@ -113,7 +113,10 @@ def _restore(simulation: Simulation, round_: int, tensors: dict[str, Tensor], fo
     try:
         simulation.restore(round_, by_part(tensors))
     except (ValueError, KeyError) as error:
-        raise RunError(f"The snapshot in {folder.path} does not fit its config.toml: {error}.") from None
+        raise RunError(
+            f"The snapshot in {folder.path} does not fit its config.toml: {error}; go on with the version of fedcef "
+            "that began the run, restore the folder from a copy, or begin another run."
+        ) from None
 
 
 _optima: dict[str, float] = {}

@@ -4,9 +4,10 @@
     python tools/gpu_results.py paper pfl                         run these
     python tools/gpu_results.py thousand --jobs 4 --minutes 9 --out FOLDER      and go on later with the same line
 
-Runs go to FOLDER/NAME.  Finished ones are kept and interrupted ones resumed, so a line may be repeated until nothing
-is left; after `--minutes` whatever is running is interrupted, which loses no finished round.  FOLDER/results.tar.gz
-has the settings, records and summaries of everything that is there, without models and snapshots.
+Runs go to FOLDER/NAME.  Those of a sweep are kept if finished and resumed if interrupted, so a line may be repeated
+until nothing is left; what measures seconds, and tests, are done again.  After `--minutes` whatever is running is
+interrupted, which loses no finished round, and nothing else is begun.  FOLDER/results.tar.gz has the settings, records
+and summaries of everything that is there, without models and snapshots.
 """
 
 from __future__ import annotations
@@ -131,8 +132,12 @@ def done(name: str, out: Path, jobs: int, ends: float | None) -> bool:
     """Run what a result takes; whether all of it ended well."""
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
-    results = []
+    results: list[int] = []
     for number, line in enumerate(command_lines(name, out, jobs)):
+        if ends is not None and time.monotonic() >= ends:
+            return False
+        if line[2:4] == ["fedcef", "run"]:  # for its seconds: a finished run would only be read
+            shutil.rmtree(folder / str(number), ignore_errors=True)
         print(f"\n{name}: {shlex.join(line)}", flush=True)
         with (folder / f"{number}.log").open("a") as log:
             process = subprocess.Popen(line, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
@@ -154,8 +159,6 @@ def command_lines(name: str, out: Path, jobs: int) -> list[list[str]]:
         folder = out / name / str(number)
         if program == "fedcef":
             beside = [] if result.alone else ["--jobs", str(jobs)]
-            if words[0] == "run":  # for its seconds: a finished run would only be read
-                shutil.rmtree(folder, ignore_errors=True)
             lines.append([sys.executable, "-m", "fedcef", *words, "--out", str(folder), *beside])
         elif program == "pytest":
             lines.append([sys.executable, "-m", "pytest", *words])

@@ -55,6 +55,16 @@ def test_the_settings_of_a_benchmark_are_settings(tool, tmp_path):
         assert settings.down_compressor["ratio"] == settings.compressor["ratio"] == 0.015
 
 
+def test_after_the_time_nothing_is_begun_and_nothing_removed(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool.subprocess, "Popen", lambda *args, **options: pytest.fail("it was begun"))
+    earlier = tmp_path / "paper" / "0" / "rounds.jsonl"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("{}")
+    tool.command_lines("paper", tmp_path, jobs=1)
+    assert not tool.done("paper", tmp_path, jobs=1, ends=0.0)
+    assert earlier.exists()
+
+
 def test_what_is_kept_is_small(tool, tmp_path):
     run = tmp_path / "thousand" / "0" / "seed=21"
     run.mkdir(parents=True)

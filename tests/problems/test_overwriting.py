@@ -60,6 +60,26 @@ def test_one_of_several_inputs():
     assert torch.equal(problem.train.inputs, before)
 
 
+class Rectified(nn.Linear):
+    def forward(self, x):
+        return super().forward(torch.relu_(x))
+
+
+class HalvedAfterwards(nn.Linear):
+    def forward(self, x):
+        return super().forward(x if self.training else x.mul_(0.5))
+
+
+@pytest.mark.parametrize("kind", [Rectified, HalvedAfterwards])
+def test_it_is_noticed_where_the_first_samples_stay_as_they_are_or_only_evaluation_writes(kind):
+    torch.manual_seed(0)
+    inputs, targets = CLIENTS[0]
+    problem = Problem.build(kind(5, 3), cross_entropy, [CLIENTS[1], (-inputs, targets)])
+    before = problem.train.inputs.clone()
+    run(problem, FedAvg(local_lr=0.01), rounds=2, batch_size=0, oracle="loop")
+    assert torch.equal(problem.train.inputs, before)
+
+
 def test_others_are_given_the_samples_themselves():
     problem = Problem.build(Scaled(False), cross_entropy, CLIENTS)
     assert problem.given(CLIENTS[0][0]) is CLIENTS[0][0]

@@ -104,13 +104,15 @@ def try_out(problem: Problem, buffers: Buffers = "constant", calibration: Any = 
 
 
 def _overwrites(problem: Problem, inputs: Tensor) -> bool:
-    """Whether a pass changes its inputs, as x /= 255 does; not if it fails, which is told later."""
-    given = before = inputs[[0, -1]]  # two, for batch normalisation
-    model, devices = copied(problem.model, shares=True).train(), [inputs.device] if inputs.is_cuda else []
-    with torch.no_grad(), torch.random.fork_rng(devices=devices), suppress(Exception):
-        given = before.clone()
-        problem.outputs(model, problem.z0, given)
-    return not torch.equal(given, before)
+    """Whether a pass writes to its inputs, as x /= 255 does; not if it fails before, which is told later."""
+    before = inputs[[0, -1]]  # two, for batch normalisation
+    given, model = before.clone(), copied(problem.model, shares=True)
+    written = given._version  # which torch counts up, also where relu_ or clamp_ leaves these samples as they are
+    with torch.no_grad(), torch.random.fork_rng(devices=[inputs.device] if inputs.is_cuda else []):
+        for mode in (True, False):
+            with suppress(Exception):
+                problem.outputs(model.train(mode), problem.z0, given)
+    return given._version != written or not torch.equal(given, before)
 
 
 def _check_held_out(problem: Problem, samples: Samples, outputs: Any, name: str) -> None:

@@ -24,14 +24,19 @@ def begin(path, loss, rounds=2, **options):
     return run(problem, method(), rounds=rounds, batch_size=8, out=path, **options)
 
 
+def tempered(temperature, outputs, targets):
+    return cross_entropy(outputs / temperature, targets)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         (nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1)),
         (nn.CrossEntropyLoss(weight=torch.ones(2)), nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0]))),
         (partial(cross_entropy, label_smoothing=0.1), partial(cross_entropy, label_smoothing=0.2)),
+        (partial(tempered, 1.0), partial(tempered, 2.0)),
     ],
-    ids=["option", "weights", "partial"],
+    ids=["option", "weights", "partial", "by place"],
 )
 def test_a_loss_with_other_options_is_refused(tmp_path, before, after):
     begin(tmp_path / "run", before)

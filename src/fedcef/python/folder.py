@@ -124,10 +124,10 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
 
 
 def loss_options(loss: Any) -> str:
-    """The options of a loss that is a module, or those that a `partial` has fixed; "" where there are none."""
+    """The options of a loss that is a module, or what a `partial` fixes, by name or place; "" where there are none."""
     options: dict[str, Any] = {}
     while isinstance(loss, partial):
-        options = {**loss.keywords, **options}
+        options = {**loss.keywords, **{str(place): value for place, value in enumerate(loss.args)}, **options}
         loss = loss.func
     if isinstance(loss, nn.Module):
         for prefix, module in loss.named_modules():

@@ -48,10 +48,29 @@ def test_options_that_need_every_message_keep_the_log(options):
 
 
 @pytest.mark.parametrize(
-    ("budget", "bits"), [(0, 2), (0.1, 1), (2, 1), (4.7, 1), (4.9, 2), (8.7, 2), (8.9, 4), (100, 4)]
+    ("budget", "bits"), [(0, 2), (1.5, 1), (2, 1), (4.7, 1), (4.9, 2), (8.7, 2), (8.9, 4), (100, 4)]
 )
 def test_a_model_has_as_many_bits_as_half_of_the_budget_has_room_for(budget, bits):
     assert chosen(budget=round(budget * ALONE)) == ("snapshot", bits)
+
+
+def test_a_budget_that_cannot_pay_a_bit_in_every_round_keeps_the_log_unless_the_run_may_end_early():
+    budget = round(1.3 * ALONE)
+    assert chosen(budget=budget)[0] == "increment"
+    assert chosen(clients=30_000, budget=budget) == ("snapshot", 1)  # most take part once at most
+
+
+def test_a_budget_that_a_log_keeps_is_kept():
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(400, 4000, generator=generator)
+    targets = (inputs @ torch.randn(4000, 8, generator=generator)).argmax(1)
+    clients = [(inputs[i::100], targets[i::100]) for i in range(100)]
+    torch.manual_seed(0)
+    problem = Problem.build(torch.nn.Linear(4000, 8), torch.nn.functional.cross_entropy, clients)
+    options = {"rounds": 60, "clients_per_round": 2, "batch_size": 4, "eval_every": 60}
+    budget = 550_000  # a bit takes 480,120 bytes
+    last = run(problem, METHOD, compressor="auto", budget=budget, **options).last
+    assert last["wire_up_bytes"] + last["wire_down_bytes"] <= budget
 
 
 @pytest.mark.parametrize("kind", [FedPAQ, EF21PP, SCAFCOM])

@@ -13,6 +13,7 @@ from fedcef.algorithms.algorithm import Algorithm
 from fedcef.compressors import TopK
 from fedcef.core.errors import ConfigError
 from fedcef.core.round import Rounds
+from fedcef.simulation.planning import may_end_early
 
 ABSENCE = 30
 """The mean number of rounds between two of a client's above which messages stand alone: at 1.5% of signs a message of a
@@ -41,6 +42,8 @@ def with_downlink(algorithm: Algorithm, rounds: Rounds, dim: int) -> Algorithm:
     if asked or not {"model_bits", "down_compressor"} <= names or not is_away_for_long(rounds.share):
         return algorithm
     nbytes = rounds.training.rounds * rounds.asked_size * dim / 8  # of one bit for each parameter, for all
+    if 0 < budget < (1 + CONTROL_BITS) * nbytes and not may_end_early(rounds, algorithm):
+        return algorithm  # a round of a log can cost less
     payable = [bits for bits in BITS if (bits + CONTROL_BITS) * nbytes <= ROOM * budget]
     bits = max(payable, default=1) if budget else WITHOUT_A_BUDGET
     options = {"downlink": "snapshot", "model_bits": bits, "down_compressor": CONTROL, "index_code": "context"}

@@ -1,6 +1,7 @@
 """What people try first, and cannot: a sentence says what to do instead."""
 
 import re
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -198,6 +199,11 @@ def test_columns_that_are_sequences(named):
     both = Problem.build(nn.Linear(5, 3), cross_entropy, (inputs, words), client_ids=whose)
     assert one.classes == both.classes == tuple(np.array(["a", "b", "c"])[Y.unique()])
     assert both.client_ids == ("me", "you")
+
+
+def test_sequences_without_slices():
+    found = Problem.build(nn.Linear(5, 3), cross_entropy, [(X, deque(Y.tolist()))])
+    assert torch.equal(found.train.targets, Y)
 
 
 @pytest.mark.parametrize("value", [9, -1])

@@ -25,7 +25,10 @@ def listed(values: Any) -> Any:
     """A column of a Hugging Face data set, and any other sequence, as a list or a table; all else as it is."""
     if not isinstance(values, Sequence) or isinstance(values, list | tuple | str | bytes) or is_table(values):
         return values
-    whole = values[:]
+    try:
+        whole: Any = values[:]
+    except (TypeError, KeyError, ValueError):  # a deque, say, has no slices
+        return list(values)
     return whole if isinstance(whole, list) or is_table(whole) else list(values)
 
 

@@ -19,7 +19,6 @@ from fedcef.report.data.groups import Method, group_runs
 from fedcef.report.data.names import compressor_title, method_title
 from fedcef.report.data.records import RunRecord, as_line, as_number
 from fedcef.report.data.units import axis_unit, format_number
-from fedcef.simulation.downlink import is_away_for_long
 
 DOWNLINKS = {  # of fedcef, in print
     "increment": "increment, lossless",
@@ -95,25 +94,19 @@ def _point(item: Method) -> Point:
     spread = float(accuracies.std(ddof=1)) if accuracies.size > 1 else 0.0
     up, down = float(item.last("wire_up_bytes").mean()), float(item.last("wire_down_bytes").mean())
     note = item.note or ("" if math.isfinite(mean) and up + down > 0 else "no accuracy or no bytes")
-    uplink, downlink = _family(item.records[0].config)
+    uplink, downlink = _family(item.records[0].config, str(item.records[0].summary.get("chosen", "")))
     return Point(item.label, mean, spread, up, down, up + down, len(item.records), uplink, downlink, note)
 
 
-def _family(config: dict[str, Any]) -> tuple[str, str]:
-    """How the clients and how the server send, by the settings of a run."""
+def _family(config: dict[str, Any], chosen: str = "") -> tuple[str, str]:
+    """How the clients and how the server send, by the settings of a run and by what it said that it chose."""
     algorithm, compressor = (_section(config, name) for name in ("algorithm", "compressor"))
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else compressor_title(*sent)
     down = str(algorithm.get("downlink", ""))
-    if down in ("increment", "dense") and sent[0] == "auto":  # which it takes for nothing that was asked for
-        down = "snapshot" if is_away_for_long(_share(config)) else "lossy"
+    if down not in ("", "snapshot") and sent[0] == "auto":
+        down = "snapshot" if "snapshots of" in chosen else "lossy"
     return uplink, DOWNLINKS.get(down, f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}")
-
-
-def _share(config: dict[str, Any]) -> float:
-    """Of its clients, how many take part in a round."""
-    clients, cohort = (as_number(config.get(name)) for name in ("num_clients", "clients_per_round"))
-    return cohort / clients if clients > 0 and cohort > 0 else 1.0
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:

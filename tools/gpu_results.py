@@ -94,6 +94,7 @@ RESULTS = {
         (
             "fedcef sweep language --set seed=[21] --set rounds=[900] --set local_update.final=0.0"
             " --only 'data parallel' --only 'every step'",
+            "fedcef sweep language --set seed=[21] --only Muon",
             "fedcef sweep language --set seed=[21] --set rounds=[113] --set local_update.final=0.0 --only '8 steps'",
         ),
     ),

@@ -1,6 +1,7 @@
 """Secure aggregation without a network: the sum is exact, whoever leaves; below the threshold there is none."""
 
 import hashlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,11 +59,25 @@ def test_any_modulus(bits):
     assert np.array_equal(play(numbers, bits).server.total(), plain_sum(numbers, numbers, bits))
 
 
-def test_neighbours_on_a_ring():
+class Unshuffled:
+    """In the place of the system's random numbers: the ring is in the order of the clients."""
+
+    def shuffle(self, ring):
+        pass
+
+
+def test_neighbours_on_a_ring(monkeypatch):
+    """Of each eleven neighbours eight must stay; on a ring that is not drawn it is known who is whose."""
     numbers = numbers_of(range(30), 40, 16)
-    gone = ([3], [17], [0, 29], [8])
-    played = play(numbers, 16, gone, neighbours=10)
-    assert np.array_equal(played.server.total(), plain_sum(numbers, set(numbers) - {3, 17, 0, 29}, 16))
+    assert needed(2 / 3, 11) == 8
+    with monkeypatch.context() as drawn:
+        drawn.setattr("fedcef.secure.ring.random", SimpleNamespace(SystemRandom=Unshuffled))
+        # client 3 never has a place; 25, 27 and 0 are three neighbours of 29, which is the most
+        gone = ([3], [27], [0, 12], [25])
+        played = play(numbers, 16, gone, neighbours=10)
+        assert np.array_equal(played.server.total(), plain_sum(numbers, set(numbers) - {3, 27, 0, 12}, 16))
+        with pytest.raises(SecureError, match="too few"):
+            play(numbers, 16, ([3], [27], [0, 1], [25]), neighbours=10).server.total()
     near = neighbourhoods(range(30), 10)
     assert all(len(members) == 11 and client in members for client, members in near.items())
     assert all(client in near[other] for client, members in near.items() for other in members)

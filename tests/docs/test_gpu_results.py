@@ -32,7 +32,6 @@ def test_sweeps_and_frontiers_mean_runs(tool, tmp_path):
                 listed = CliRunner().invoke(app, ["sweep", *words, "--dry"])
                 assert listed.exit_code == 0, (name, listed.output)
                 runs[name] = runs.get(name, 0) + int(listed.output.splitlines()[-1].split()[0])
-    print(runs)
     assert runs["thousand"] == 15
     assert runs["unlike"] == 15
     assert min(runs.values()) >= 3

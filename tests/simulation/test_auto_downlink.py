@@ -11,7 +11,6 @@ from fedcef.compressors import Auto, TopK
 from fedcef.core.errors import RunError
 from fedcef.core.round import Rounds
 from fedcef.core.training import Training
-from fedcef.problems.clients.drawn import drawn
 from fedcef.report.data.frontier import _family
 from fedcef.report.data.records import load_runs
 from fedcef.simulation import downlink as downlinks
@@ -79,16 +78,6 @@ def test_methods_with_one_downlink_keep_it(kind):
     assert chosen(kind=kind)
 
 
-@pytest.fixture(scope="module")
-def problem():
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(300, 20, generator=generator)
-    targets = (inputs[:, :10] @ torch.randn(10, 6, generator=generator)).argmax(1)
-    torch.manual_seed(0)
-    clients = drawn(inputs, targets, 100_000, size=8)
-    return Problem.build(torch.nn.Linear(20, 6), torch.nn.functional.cross_entropy, clients, test=(inputs, targets))
-
-
 OPTIONS = {"rounds": 40, "budget": 150_000, "clients_per_round": 10, "batch_size": 4}
 METHOD = FedCEF(local_lr=0.1, local_steps=2, mixing=0.5)
 
@@ -125,7 +114,7 @@ def test_a_folder_that_was_begun_with_a_log_is_refused_in_a_sentence(problem, tm
         )
 
     with monkeypatch.context() as earlier, suppress(KeyboardInterrupt):
-        earlier.setattr(downlinks, "is_away_for_long", lambda share: False)
+        earlier.setattr(downlinks, "ABSENCE", float("inf"))
         go()
     with pytest.raises(RunError, match=r"differs; go on with the version of fedcef that began the run, restore the fo"):
         go(resume=True)

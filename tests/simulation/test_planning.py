@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedcef import FedCEF, Problem, run
+from fedcef import FedCEF, run
 from fedcef.algorithms import FedPAQ
 from fedcef.compressors import Auto, TopK
 from fedcef.core.round import Rounds, rehearsal_key
 from fedcef.core.schedules import Cosine
 from fedcef.core.training import Training
 from fedcef.optimizers import AdamW
-from fedcef.problems.clients.drawn import drawn
 from fedcef.simulation.candidates import Candidate, Trial
 from fedcef.simulation.choosing import cost, lag, soonest
 from fedcef.simulation.planning import LEAST, efficient, longest, may_end_early, numbers
@@ -21,16 +20,6 @@ from fedcef.simulation.simulation import Simulation
 from fedcef.simulation.spending import Choice, Spending, Way
 
 MANY, ROUNDS, BUDGET = 100_000, 60, 250_000
-
-
-@pytest.fixture(scope="module")
-def problem():
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(300, 20, generator=generator)
-    targets = (inputs[:, :10] @ torch.randn(10, 6, generator=generator)).argmax(1)
-    torch.manual_seed(0)
-    clients = drawn(inputs, targets, MANY, size=8)
-    return Problem.build(torch.nn.Linear(20, 6), torch.nn.functional.cross_entropy, clients, test=(inputs, targets))
 
 
 def method(**options):

@@ -45,14 +45,19 @@ def deciding(loss: Any, outputs: Any, targets: Tensor) -> Deciding:
     return "largest" if isclose(together or 0.0, here, rel_tol=1e-4) and alone != here else "sign"
 
 
+def unwrapped(loss: Any) -> tuple[Any, dict[str, Any]]:
+    """What is in a `partial`, or in one of another, and the options that these fix, by name or place."""
+    options: dict[str, Any] = {}
+    while isinstance(loss, partial):
+        options = {**loss.keywords, **{str(place): value for place, value in enumerate(loss.args)}, **options}
+        loss = loss.func
+    return loss, options
+
+
 def ignored_by(problem: Problem) -> int:
     """The label that a problem's loss passes over."""
-    loss: Any = problem.loss
-    while isinstance(loss, partial):
-        if "ignore_index" in loss.keywords:
-            return int(loss.keywords["ignore_index"])
-        loss = loss.func
-    return int(getattr(loss, "ignore_index", IGNORED))
+    loss, options = unwrapped(problem.loss)
+    return int(options.get("ignore_index", getattr(loss, "ignore_index", IGNORED)))
 
 
 def scores(problem: Problem, outputs: Tensor) -> Tensor:

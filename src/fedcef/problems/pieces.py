@@ -7,18 +7,18 @@ parts have few targets.  Other losses are taken for means over samples.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedcef.problems.accuracy import IGNORED
+from fedcef.problems.outputs import unwrapped
 from fedcef.problems.text.loss import next_token_loss
 
 _FUNCTIONS = (functional.cross_entropy, functional.nll_loss, next_token_loss)
 _MODULES = (nn.CrossEntropyLoss, nn.NLLLoss)
-_IGNORED = -100  # what these ignore unless they are told another class
 
 
 def divisor(loss: Any, targets: Tensor) -> Tensor | None:
@@ -29,16 +29,14 @@ def divisor(loss: Any, targets: Tensor) -> Tensor | None:
             modules, tell it.
         targets: Of the samples of a batch or of a part of it.
     """
-    options: dict[str, Any] = {}
-    while isinstance(loss, partial) and not loss.args:
-        options, loss = {**loss.keywords, **options}, loss.func
+    loss, options = unwrapped(loss)
     if type(loss) in _MODULES:
-        options, known = {"weight": loss.weight, "ignore_index": loss.ignore_index}, True
-    else:
-        known = loss in _FUNCTIONS
-    if not known or targets.is_floating_point():
+        options = {"weight": loss.weight, "ignore_index": loss.ignore_index}
+    elif loss not in _FUNCTIONS:
         return None
-    counts: Tensor = targets != options.get("ignore_index", _IGNORED)
+    if targets.is_floating_point():
+        return None
+    counts: Tensor = targets != options.get("ignore_index", IGNORED)
     weight: Tensor | None = options.get("weight")
     if weight is None:
         return counts.sum().double()

@@ -198,9 +198,7 @@ class Problem:
     def training_pass(self, model: nn.Module, x: Tensor, inputs: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs of a copy in training mode that begins with these statistics, (q,), and those that it leaves."""
         given = self.layout.unflatten(x) | self.statistics.tensors(model, statistics)
-        outputs = functional_call(
-            model, given, (self.given(inputs),)
-        )  # buffers that it replaces are replaced in `given`
+        outputs = functional_call(model, given, (self.given(inputs),))  # which replaces buffers in `given`
         return outputs, self.statistics.flat(given, statistics)
 
     @property

@@ -13,7 +13,6 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from fedcef.core.parts import Section, described
 from fedcef.core.training import Training
 from fedcef.optimizers import LOCAL_UPDATES, SERVER_UPDATES
 from fedcef.problems.buffers import digest
+from fedcef.problems.outputs import unwrapped
 from fedcef.problems.own import Clients
 from fedcef.problems.problem import Problem
 from fedcef.python.history import History
@@ -125,10 +125,7 @@ def settings_of(problem: Problem, algorithm: Algorithm, training: Training, name
 
 def loss_options(loss: Any) -> str:
     """The options of a loss that is a module, or what a `partial` fixes, by name or place; "" where there are none."""
-    options: dict[str, Any] = {}
-    while isinstance(loss, partial):
-        options = {**loss.keywords, **{str(place): value for place, value in enumerate(loss.args)}, **options}
-        loss = loss.func
+    loss, options = unwrapped(loss)
     if isinstance(loss, nn.Module):
         for prefix, module in loss.named_modules():
             own = {name: value for name, value in vars(module).items() if name[0] != "_" and name != "training"}

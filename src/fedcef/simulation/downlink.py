@@ -30,16 +30,11 @@ WITHOUT_A_BUDGET = 2
 _OPEN = ("increment", "dense")  # lossy and snapshot are asked for by name, and stay
 
 
-def is_away_for_long(share: float) -> bool:
-    """Whether clients of whom this share takes part in a round are away for so long that messages stand alone."""
-    return share * ABSENCE < 1
-
-
 def with_downlink(algorithm: Algorithm, rounds: Rounds, dim: int) -> Algorithm:
     """The method with the downlink that suits its share of clients, if it has several and none was asked for."""
     names, budget = {f.name for f in fields(algorithm)}, rounds.training.budget
     asked = getattr(algorithm, "downlink", None) not in _OPEN
-    if asked or not {"model_bits", "down_compressor"} <= names or not is_away_for_long(rounds.share):
+    if asked or not {"model_bits", "down_compressor"} <= names or rounds.share * ABSENCE >= 1:
         return algorithm
     nbytes = rounds.training.rounds * rounds.asked_size * dim / 8  # of one bit for each parameter, for all
     if 0 < budget < (1 + CONTROL_BITS) * nbytes and not may_end_early(rounds, algorithm):

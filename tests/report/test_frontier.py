@@ -1,4 +1,5 @@
 import csv
+import json
 import math
 import random
 
@@ -55,12 +56,15 @@ def test_families_share_colours_by_uplink_and_markers_by_downlink(make_run):
     assert looks[1][1] == looks[2][1] != looks[0][1]
 
 
-def test_snapshots_are_a_family_which_auto_keeps(make_run):
-    kinds = [("topk", "snapshot"), ("auto", "snapshot"), ("auto", "increment")]
-    folders = [
-        make_run(f"{i}", label=f"{i}", up=1000 * (i + 1), more=f'[compressor]\nname = "{name}"\n', downlink=downlink)
-        for i, (name, downlink) in enumerate(kinds)
-    ]
+def test_snapshots_are_a_family_whether_asked_for_or_chosen(make_run):
+    kinds = [("topk", "snapshot", ""), ("auto", "increment", "snapshot"), ("auto", "increment", "lossy")]
+    folders = []
+    for i, (name, downlink, chosen) in enumerate(kinds):
+        more = f'[compressor]\nname = "{name}"\n'
+        folders.append(make_run(f"{i}", label=f"{i}", up=1000 * (i + 1), more=more, downlink=downlink))
+        if chosen:
+            summary = json.loads((folders[-1] / "summary.json").read_text())
+            (folders[-1] / "summary.json").write_text(json.dumps(summary | {"downlink": chosen}))
     found = find_frontier(load_runs(folders))
     assert [p.downlink for p in found.points] == ["snapshot", "snapshot", "lossy"]
 

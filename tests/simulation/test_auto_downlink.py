@@ -11,7 +11,7 @@ from fedcef.compressors import Auto, TopK
 from fedcef.core.errors import RunError
 from fedcef.core.round import Rounds
 from fedcef.core.training import Training
-from fedcef.report.data.frontier import _family
+from fedcef.report.data.frontier import find_frontier
 from fedcef.report.data.records import load_runs
 from fedcef.simulation import downlink as downlinks
 from fedcef.simulation.downlink import CONTROL, with_downlink
@@ -140,5 +140,5 @@ def test_restored_in_the_middle_it_goes_on_the_same(problem):
 def test_a_frontier_calls_it_what_it_is(problem, tmp_path, downlink, family):
     method = FedCEF(local_lr=0.1, local_steps=2, mixing=0.5, downlink=downlink)
     run(problem, method, compressor="auto", **OPTIONS, eval_every=40, out=tmp_path / "run")
-    (record,) = load_runs([tmp_path / "run"])
-    assert _family(record.config, record.summary["chosen"])[1] == family
+    (point,) = find_frontier(load_runs([tmp_path / "run"])).points
+    assert point.downlink == family

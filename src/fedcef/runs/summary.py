@@ -13,6 +13,7 @@ import fedcef
 from fedcef.runs.loop import Loop
 from fedcef.runs.reader import Record
 from fedcef.runs.settings import Settings
+from fedcef.simulation.simulation import Simulation
 
 _FIRST = ("accuracy", "train_loss", "objective", "stationarity", "density")
 
@@ -27,7 +28,7 @@ def summary_of(settings: Settings, loop: Loop, status: str) -> Record:
         **measures,
         **({"stopped_early": loop.stopped} if loop.stopped else {}),
         **{name: loop.last.get(name, 0) for name in loop.simulation.ledger.on_device()},
-        **({"chosen": chosen} if (chosen := loop.simulation.chosen()) else {}),
+        **_chosen(loop.simulation),
         **_spent(settings, loop),
         **({"sim_s": loop.last["sim_s"]} if "sim_s" in loop.last else {}),
         "wall_s": round(loop.wall_s, 3),
@@ -56,6 +57,12 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
     }
+
+
+def _chosen(simulation: Simulation) -> Record:
+    """What the run chose by itself, in a sentence, and how its server sends, which the settings then do not tell."""
+    sentence, algorithm = simulation.chosen(), simulation.current_engine().algorithm
+    return {"chosen": sentence, "downlink": getattr(algorithm, "downlink", "")} if sentence else {}
 
 
 def _spent(settings: Settings, loop: Loop) -> dict[str, float]:

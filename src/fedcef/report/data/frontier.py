@@ -94,19 +94,17 @@ def _point(item: Method) -> Point:
     spread = float(accuracies.std(ddof=1)) if accuracies.size > 1 else 0.0
     up, down = float(item.last("wire_up_bytes").mean()), float(item.last("wire_down_bytes").mean())
     note = item.note or ("" if math.isfinite(mean) and up + down > 0 else "no accuracy or no bytes")
-    uplink, downlink = _family(item.records[0].config, str(item.records[0].summary.get("chosen", "")))
+    uplink, downlink = _family(item)
     return Point(item.label, mean, spread, up, down, up + down, len(item.records), uplink, downlink, note)
 
 
-def _family(config: dict[str, Any], chosen: str = "") -> tuple[str, str]:
-    """How the clients and how the server send, by the settings of a run and by what it said that it chose."""
-    algorithm, compressor = (_section(config, name) for name in ("algorithm", "compressor"))
+def _family(item: Method) -> tuple[str, str]:
+    """How the clients and how the server send."""
+    algorithm, compressor = (_section(item.records[0].config, name) for name in ("algorithm", "compressor"))
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else compressor_title(*sent)
-    down = str(algorithm.get("downlink", ""))
-    if down not in ("", "snapshot") and sent[0] == "auto":
-        down = "snapshot" if "snapshots of" in chosen else "lossy"
-    return uplink, DOWNLINKS.get(down, f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}")
+    other = f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}"
+    return uplink, DOWNLINKS.get(item.downlink, other)
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:

@@ -58,6 +58,12 @@ class Method:
         return "unfinished" if any(record.status == "unfinished" for record in self.records) else ""
 
     @property
+    def downlink(self) -> str:
+        """How the server sends, by name: what the run chose, or its settings say; "" where there is no choice."""
+        chosen, algorithm = self.records[0].summary.get("downlink"), self.records[0].config.get("algorithm")
+        return str(chosen or (algorithm.get("downlink", "") if isinstance(algorithm, dict) else ""))
+
+    @property
     def name(self) -> str:
         """The label as it stands in legends."""
         return f"{self.label} ({self.note})" if self.note else self.label

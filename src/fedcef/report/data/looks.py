@@ -122,7 +122,7 @@ def _identity(item: Method) -> _Identity:
     algorithm, compressor = (section if isinstance(section, dict) else {} for section in sections)
     sent = as_number(compressor.get("ratio")) if compressor.get("name") != "identity" else math.nan
     named = str(algorithm.get("name") or item.records[0].summary.get("algorithm") or item.label)
-    return _Identity(named, item.label, sent, str(algorithm.get("downlink", "")))
+    return _Identity(named, item.label, sent, item.downlink)
 
 
 def _spots(one: _Identity) -> list[tuple[int, int, int, int]]:

@@ -94,7 +94,9 @@ RESULTS = {
         (
             "fedcef sweep language --set seed=[21] --set rounds=[900] --set local_update.final=0.0"
             " --only 'data parallel' --only 'every step'",
-            "fedcef sweep language --set seed=[21] --only Muon",
+            "fedcef sweep language --set seed=[21] --set rounds=[60] --set local_lr=[2e-3,4e-3,8e-3]"
+            " --only '2 bits, Muon'",
+            "fedcef sweep language --set seed=[21] --set rounds=[30] --set local_lr=[4e-3] --only '4 bits, Muon'",
             "fedcef sweep language --set seed=[21] --set rounds=[113] --set local_update.final=0.0 --only '8 steps'",
         ),
     ),

@@ -18,11 +18,11 @@ def test_a_language_model_on_your_files(tmp_path, monkeypatch):
     bits = names["history"]["bits_per_byte"]
     assert bits[-1] < 1.5 < 7 < bits[0]
     assert names["dense"] > 25 * names["history"].bytes
-    (table,) = [tomllib.loads(text) for language, text in blocks("guides/language_model.md") if language == "toml"]
-    settings = Settings(**table)
-    problem = settings.build_problem()  # of the files that the page has written
-    assert problem.num_clients == len(names["authors"])
-    settings.build_algorithm(problem)
+    table, few = [tomllib.loads(text) for language, text in blocks("guides/language_model.md") if language == "toml"]
+    for settings in (Settings(**table), Settings(**table | few)):
+        problem = settings.build_problem()  # of the files that the page has written
+        assert problem.num_clients == len(names["authors"])
+        settings.build_algorithm(problem)
 
 
 def test_fine_tuning_with_adapters():

@@ -166,11 +166,12 @@ class Told:
 
     def share(self, states: list[State]) -> float:
         """Change the momenta; returns the bits up and down."""
-        bits = 0.0
+        bits, mean = 0.0, torch.zeros_like(self._mean)
         for i, state in enumerate(states):
             told, sent = self._up(state["m"] - self._own[i])
             self._own[i] = self._own[i] + told
-            self._mean, bits = self._mean + told / len(states), bits + sent / len(states)
+            mean, bits = mean + told / len(states), bits + sent / len(states)
+        self._mean = self._mean + mean
         told, sent = self._down(self._mean - self._known)
         self._known = self._known + told
         for state, own in zip(states, self._own, strict=True):
@@ -250,7 +251,7 @@ def rounds_of(trial: Trial, update: LocalUpdate, rounds: int) -> list[tuple[int,
 
 def share_memory(trial: Trial, states: list[State]) -> None:
     """What becomes of memories that cost no message here."""
-    names = {"mean": ["m"], "all_mean": [name for name in states[0] if not name.endswith("count")], "zero": ["m"]}
+    names = {"mean": ["m"], "all_mean": list(states[0]), "zero": ["m"]}
     for name in names.get(trial.memory, []):
         mean = sum(state[name] for state in states) / len(states)
         assert isinstance(mean, Tensor)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -50,7 +49,7 @@ class Trial:
     """Nesterov's, on the mean change."""
     memory: Literal["own", "mean", "all_mean", "zero", "told", "moved"] = "own"
     """What workers' momenta become after a round: stay, their mean for nothing (of everything with `all_mean`), zero,
-    that of their coded differences (by C_m, control variates), or as long as before along the mean change."""
+    nearer to their mean by coded differences (`Told`), or as long as before along the mean change."""
     lengths: Literal["steps", "distance"] = "steps"
     """Whether rounds have equally many steps, or equal sums of step sizes."""
     orthogonal: float = 0.0
@@ -123,8 +122,8 @@ class Workers:
     def gradient(self, worker: int, x: Tensor) -> Tensor:
         """That of the next batch, clipped."""
         data: Any = self._data
-        begins = (int(data.lengths[worker]) - data.context,)
-        places = data.starts[worker] + torch.randint(0, *begins, (self._batch,), generator=self._generator)
+        windows = int(data.lengths[worker]) - data.context
+        places = data.starts[worker] + torch.randint(0, windows, (self._batch,), generator=self._generator)
         samples, x = data.gather(places), x.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(self._loss(x, samples.inputs, samples.targets), x)
         norm = gradient.norm()
@@ -278,7 +277,7 @@ def along(update: Muon, states: list[State], change: Tensor) -> None:
         begin = end
 
 
-def main(run: Callable[[Trial, Workers, int], tuple[float, float]] = play) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="TRIAL")
     parser.add_argument("--seed", type=int, default=101)
@@ -293,7 +292,7 @@ def main(run: Callable[[Trial, Workers, int], tuple[float, float]] = play) -> No
     torch.set_num_threads(1)
     for name in options.names:
         began = time.perf_counter()
-        loss, bits = run(TRIALS[name], Workers(options.seed, options.batch, options.set), options.steps)
+        loss, bits = play(TRIALS[name], Workers(options.seed, options.batch, options.set), options.steps)
         took = time.perf_counter() - began
         print(f"{name}: test loss {loss:.4f}, {64 / bits:.0f} times fewer bits, {took:.0f} s", flush=True)
 

@@ -125,7 +125,7 @@ def _compare(contest: _Contest, prices: dict[Method, float], hero: Method) -> tu
     start = f"{hero.label} {_verb(contest, hero)} {contest.show(contest.target)}"
     start += " from the start" if prices[hero] == 0 else f" after {format_bytes(prices[hero])}"
     others = {item: price for item, price in prices.items() if item is not hero}
-    rivals = {item: price for item, price in others.items() if _kind(item) != _kind(hero)} or others
+    rivals = {item: price for item, price in others.items() if item.algorithm != hero.algorithm} or others
     if not rivals:
         second = max((item for item in contest.items if item is not hero), key=lambda i: contest.sign * contest.end(i))
         ends = f"{second.label}, ends at {contest.show(contest.end(second))}"
@@ -137,7 +137,7 @@ def _compare(contest: _Contest, prices: dict[Method, float], hero: Method) -> tu
     if math.isinf(ratio):
         return f"{start}; {rival.label} needs {format_bytes(rivals[rival])}.", ""
     times = f"{ratio:.0f}×" if ratio >= 9.95 else f"{ratio:.1f}×"
-    kind = "the next method" if _kind(rival) != _kind(hero) else "the next"
+    kind = "the next method" if rival.algorithm != hero.algorithm else "the next"
     return f"{start}, {times} fewer bytes than {rival.label}, {kind} to get there.", f"{times} fewer than {rival.label}"
 
 
@@ -205,12 +205,6 @@ def _at(contest: _Contest) -> str:
 
 def _a(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
-
-
-def _kind(item: Method) -> str:
-    algorithm = item.records[0].config.get("algorithm")
-    name = algorithm.get("name") if isinstance(algorithm, dict) else None
-    return str(name or item.records[0].summary.get("algorithm") or item.label)
 
 
 def _digits(value: float) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import RenderableType
@@ -100,16 +99,11 @@ def _point(item: Method) -> Point:
 
 def _family(item: Method) -> tuple[str, str]:
     """How the clients and how the server send."""
-    algorithm, compressor = (_section(item.records[0].config, name) for name in ("algorithm", "compressor"))
+    algorithm, compressor = map(item.records[0].section, ("algorithm", "compressor"))
     sent = [as_line(str(compressor.get(key, ""))) for key in ("name", "values")]
     uplink = "uncompressed" if sent[0] in ("", "identity") else compressor_title(*sent)
     other = f"as in {method_title(as_line(str(algorithm.get('name', 'others'))))}"
     return uplink, DOWNLINKS.get(item.downlink, other)
-
-
-def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
-    section = config.get(name)
-    return section if isinstance(section, dict) else {}
 
 
 def write_csv(found: Frontier, path: Path) -> None:

@@ -58,10 +58,16 @@ class Method:
         return "unfinished" if any(record.status == "unfinished" for record in self.records) else ""
 
     @property
+    def algorithm(self) -> str:
+        """Its name in the settings, or what stands for it where that is not known."""
+        first = self.records[0]
+        return str(first.section("algorithm").get("name") or first.summary.get("algorithm") or self.label)
+
+    @property
     def downlink(self) -> str:
         """How the server sends, by name: what the run chose, or its settings say; "" where there is no choice."""
-        chosen, algorithm = self.records[0].summary.get("downlink"), self.records[0].config.get("algorithm")
-        return str(chosen or (algorithm.get("downlink", "") if isinstance(algorithm, dict) else ""))
+        first = self.records[0]
+        return str(first.summary.get("downlink") or first.section("algorithm").get("downlink", ""))
 
     @property
     def name(self) -> str:

@@ -118,11 +118,9 @@ def name_look(name: str) -> Look:
 
 
 def _identity(item: Method) -> _Identity:
-    sections = [item.records[0].config.get(name) for name in ("algorithm", "compressor")]
-    algorithm, compressor = (section if isinstance(section, dict) else {} for section in sections)
+    compressor = item.records[0].section("compressor")
     sent = as_number(compressor.get("ratio")) if compressor.get("name") != "identity" else math.nan
-    named = str(algorithm.get("name") or item.records[0].summary.get("algorithm") or item.label)
-    return _Identity(named, item.label, sent, item.downlink)
+    return _Identity(item.algorithm, item.label, sent, item.downlink)
 
 
 def _spots(one: _Identity) -> list[tuple[int, int, int, int]]:

@@ -44,11 +44,15 @@ class RunRecord:
         seed = self.summary.get("seed", self.config.get("seed"))
         return seed if isinstance(seed, int) else None
 
+    def section(self, name: str) -> dict[str, Any]:
+        """A table of its settings, empty where the file has none by this name."""
+        section = self.config.get(name)
+        return section if isinstance(section, dict) else {}
+
     @property
     def dataset(self) -> str:
         """The name of its data; "" where it is not known."""
-        data = self.config.get("data")
-        name = self.summary.get("dataset") or (data.get("name") if isinstance(data, dict) else None)
+        name = self.summary.get("dataset") or self.section("data").get("name")
         return as_line(str(name)) if name else ""
 
     @property
